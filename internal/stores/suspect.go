@@ -1,0 +1,33 @@
+package stores
+
+import "strings"
+
+// keyWords are parts of a column's name that make it look like a person's key.
+var keyWords = []string{
+	"identity", "subject", "person", "user_id", "userid", "customer", "email", "e_mail", "phone", "msisdn", "account_id",
+	"member", "contact", "visitor", "device_id", "client_id", "profile_id", "login", "username", "ssn", "passport",
+}
+
+// LooksLikeKey reports whether a column's name looks like that of a subject's key.
+func LooksLikeKey(column string) bool {
+	name := strings.ToLower(column)
+	for _, word := range keyWords {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// Covers reports whether the table counts by the column of the physical table of that name.
+func (t Table) Covers(table, column string) bool {
+	if !strings.EqualFold(t.Name, table) {
+		return false
+	}
+	for _, c := range append([]string{t.Tenant, t.Source, t.SourceRef}, t.Identities...) {
+		if strings.EqualFold(c, column) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,175 @@
+package subject
+
+import "time"
+
+// DefaultRetryAfter is what a pending receipt asks for when the platform doesn't say.
+const DefaultRetryAfter = 30 * time.Minute
+
+// Label says whose measurement a receipt is.
+type Label struct {
+	Cell, Store, Backend string
+}
+
+// Times says when a store was worked on, and until when its platform can still bring the deleted rows back (zero:
+// nothing is kept).
+type Times struct {
+	Started, Finished, RecoverableUntil time.Time
+}
+
+// Counts are the three numbers of a receipt.
+type Counts struct {
+	Before, Deleted, Remaining Count
+}
+
+// Measurement is what one store's count, delete and recount came to, errors included. It claims nothing: Judge does.
+type Measurement struct {
+	Counts
+	CountErr   error // of the count before the delete
+	DeleteErr  error // of the delete; *NotYet when the platform will not delete yet
+	PurgeErr   error // of scrubbing what the delete left in files
+	RecountErr error // of the count after the delete
+	// Deferred is set by a store that knows that remaining rows are only not deletable yet.
+	Deferred *NotYet
+}
+
+// Receipt is what one store measured for one subject. It is a value; its status and counts can't be changed, and the
+// status Erased can only come from a measured zero: see newErased, the one place that sets it.
+type Receipt struct {
+	label      Label
+	times      Times
+	counts     Counts
+	status     Status
+	reason     Reason
+	retryAfter time.Duration
+}
+
+// Cell is the name of the cell that answered.
+func (r Receipt) Cell() string { return r.label.Cell }
+
+// Store is the logical name of the store.
+func (r Receipt) Store() string { return r.label.Store }
+
+// Backend is the technology of the store, empty where nobody could say.
+func (r Receipt) Backend() string { return r.label.Backend }
+
+// Times says when the store was worked on.
+func (r Receipt) Times() Times { return r.times }
+
+// Counts are the measured numbers.
+func (r Receipt) Counts() Counts { return r.counts }
+
+// Status is the verdict.
+func (r Receipt) Status() Status { return r.status }
+
+// Reason is empty for a plain erasure, and never empty for anything else.
+func (r Receipt) Reason() Reason { return r.reason }
+
+// RetryAfter is how long to wait before calling again: positive for a pending receipt, else 0.
+func (r Receipt) RetryAfter() time.Duration { return r.retryAfter }
+
+// newErased is the one constructor of an erased receipt: it takes the recount, and refuses any that isn't a measured
+// zero.
+func newErased(label Label, times Times, counts Counts) Receipt {
+	if !counts.Remaining.IsZero() {
+		return NewFailed(label, times, counts, ReasonRowsRemain)
+	}
+	return Receipt{label: label, times: times, counts: counts, status: Erased}
+}
+
+// NewFailed is a receipt for what could not be erased or not be measured. An empty reason becomes no_reason_given, and
+// a word outside the vocabulary unknown_reason.
+func NewFailed(label Label, times Times, counts Counts, reason Reason) Receipt {
+	switch {
+	case reason == ReasonNone:
+		reason = ReasonNoReason
+	case !reason.Known():
+		reason = ReasonUnknown
+	}
+	return Receipt{label: label, times: times, counts: counts, status: Failed, reason: reason}
+}
+
+func newPending(label Label, times Times, counts Counts, reason Reason, after time.Duration) Receipt {
+	if after <= 0 {
+		after = DefaultRetryAfter
+	}
+	if !reason.Known() {
+		reason = ReasonBackendBusy
+	}
+	return Receipt{label: label, times: times, counts: counts, status: Pending, reason: reason, retryAfter: after}
+}
+
+// Judge turns a measurement into a receipt by the table of design section 5. The context is the one that the store
+// worked under: its end names errors that don't name themselves.
+func Judge(label Label, times Times, m Measurement, reasonFor func(err error, otherwise Reason) Reason) Receipt {
+	if m.CountErr != nil {
+		m.Before = Unmeasured()
+	}
+	if m.RecountErr != nil {
+		m.Remaining = Unmeasured()
+	}
+	remaining, measured := m.Remaining.Value()
+	notYet := asNotYet(m.DeleteErr)
+	fail := func(reason Reason) Receipt { return NewFailed(label, times, m.Counts, reason) }
+	switch {
+	case m.DeleteErr != nil && notYet == nil:
+		return fail(reasonFor(m.DeleteErr, ReasonDeleteFailed))
+	case m.CountErr != nil:
+		return fail(reasonFor(m.CountErr, ReasonCountFailed))
+	case m.RecountErr != nil:
+		return fail(reasonFor(m.RecountErr, ReasonRecountFailed))
+	case !measured:
+		return fail(ReasonRecountFailed)
+	case isNegative(m.Before) || isNegative(m.Remaining):
+		return fail(ReasonNegativeCount)
+	case m.PurgeErr != nil:
+		return fail(reasonFor(m.PurgeErr, ReasonResidue))
+	case remaining == 0:
+		return newErased(label, times, m.Counts)
+	case notYet != nil:
+		return newPending(label, times, m.Counts, notYet.Reason, notYet.After)
+	case m.Deferred != nil:
+		return newPending(label, times, m.Counts, m.Deferred.Reason, m.Deferred.After)
+	default:
+		return fail(ReasonRowsRemain)
+	}
+}
+
+func isNegative(c Count) bool {
+	n, measured := c.Value()
+	return measured && n < 0
+}
+
+// Statement is what somebody else says about a store: the receipt of a peer, read from the wire.
+type Statement struct {
+	Label
+	Times
+	Counts
+	Status     Status
+	Reason     Reason
+	RetryAfter time.Duration
+}
+
+// Attest turns a peer's statement into a receipt. It believes no contradiction: erased needs a measured zero, pending
+// needs something that remains, neither may lack a count, and no count may be negative; anything else is failed, with
+// the reason.
+func Attest(s Statement) Receipt {
+	fail := func(reason Reason) Receipt { return NewFailed(s.Label, s.Times, s.Counts, reason) }
+	remaining, measured := s.Remaining.Value()
+	_, beforeMeasured := s.Before.Value()
+	switch {
+	case isNegative(s.Before) || isNegative(s.Deleted) || isNegative(s.Remaining):
+		return NewFailed(s.Label, s.Times, Counts{}, ReasonPeerBadCount)
+	case s.Status == Failed:
+		return fail(s.Reason)
+	case s.Status == Erased && !s.Remaining.IsZero():
+		return fail(ReasonPeerFalseErased)
+	case !beforeMeasured:
+		return fail(ReasonPeerBadCount)
+	case s.Status == Erased:
+		return newErased(s.Label, s.Times, s.Counts)
+	case !measured || remaining == 0:
+		return fail(ReasonPeerFalsePending)
+	default:
+		return newPending(s.Label, s.Times, s.Counts, s.Reason, s.RetryAfter)
+	}
+}
