@@ -37,6 +37,9 @@ const (
 	ReasonAccessDenied     Reason = "access_denied"      // the service account may not
 	ReasonUnsupported      Reason = "unsupported_table"  // the platform refuses deletes on this kind of table
 	ReasonNoLease          Reason = "lease_lost"         // another instance holds the graph's lease
+	ReasonRetention        Reason = "retention_unknown"  // nobody could say until when the platform keeps the rows
+	ReasonReadFailed       Reason = "read_failed"        // access: the rows could not be read
+	ReasonUnreadable       Reason = "store_unreadable"   // access: the store can count and delete, but not show
 	ReasonNothingVerified  Reason = "nothing_verified"   // no receipts at all
 	ReasonNoReason         Reason = "no_reason_given"    // a peer said failed and not why
 	ReasonUnknown          Reason = "unknown_reason"     // a peer gave a reason that is not in this vocabulary
@@ -74,7 +77,7 @@ var vocabulary = []Reason{
 	ReasonStreamingBuffer, ReasonConcurrentUpdate, ReasonQuota, ReasonBackendBusy, ReasonDeleteFailed, ReasonCountFailed,
 	ReasonRecountFailed, ReasonRowsRemain, ReasonNegativeCount, ReasonPanic, ReasonTimeout, ReasonCancelled, ReasonShuttingDown,
 	ReasonCheckpointBusy, ReasonResidue, ReasonStoreLocked, ReasonStoreFull, ReasonStoreReadOnly, ReasonTooManyVariables,
-	ReasonNotFound, ReasonAccessDenied, ReasonUnsupported, ReasonNoLease, ReasonNothingVerified, ReasonNoReason, ReasonUnknown,
+	ReasonNotFound, ReasonAccessDenied, ReasonUnsupported, ReasonNoLease, ReasonRetention, ReasonReadFailed, ReasonUnreadable, ReasonNothingVerified, ReasonNoReason, ReasonUnknown,
 	ReasonPeerURLUnset, ReasonPeerUnreachable, ReasonPeerTimeout, ReasonPeerUnavailable, ReasonPeerUnauthorised, ReasonPeerRedirected,
 	ReasonPeerHTTPStatus, ReasonPeerNotJSON, ReasonPeerTooLarge, ReasonPeerNoReceipts, ReasonPeerMismatch, ReasonPeerWrongRequest,
 	ReasonPeerWrongSubject, ReasonPeerWrongTenant, ReasonPeerWrongOp, ReasonPeerWrongCell, ReasonPeerStoreMissing,
