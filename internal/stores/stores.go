@@ -4,6 +4,7 @@ package stores
 
 import (
 	"context"
+	"slices"
 
 	"recount/internal/subject"
 )
@@ -48,6 +49,11 @@ type Table struct {
 	// it, and pages it by RowIDColumn. For an owner's table it is nil, and the adapter only counts, deletes and reads.
 	Columns []Column
 	Card    subject.Card
+}
+
+// Index is the position in a Row of the column of that name, or -1.
+func (t Table) Index(column string) int {
+	return slices.IndexFunc(t.Columns, func(c Column) bool { return c.Name == column })
 }
 
 // RowIDColumn is the opaque row id of every table that is ours.

@@ -1,0 +1,200 @@
+// Package intake takes in the records of a cell: it judges each line by itself, turns it into a row, and appends rows
+// in batches, so that a body of any size is read in bounded memory.
+package intake
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"recount/internal/stores"
+	"recount/internal/wire"
+)
+
+const (
+	// MaxLineBytes is the longest record. A longer line rejects itself alone.
+	MaxLineBytes = 1 << 20
+	batchRows    = 1000
+	batchBytes   = 4 << 20
+)
+
+// ErrNotJSON says that the body of a single record is not JSON.
+var ErrNotJSON = errors.New("the body is not one JSON value")
+
+// ErrTooLarge says that the body of a single record is longer than MaxLineBytes.
+var ErrTooLarge = errors.New("the record is longer than 1 MiB: send records as application/x-ndjson, one a line")
+
+// Appender takes in rows: all or none, durable when it answers, duplicates changing nothing.
+type Appender interface {
+	Append(ctx context.Context, rows []stores.Row) (created []bool, err error)
+}
+
+// Intake is the write endpoint of one kind of record.
+type Intake struct {
+	Kind  Kind
+	Store Appender
+	// Count, where set, is told how many records ended in each outcome, for the metrics.
+	Count func(endpoint, outcome string, n int)
+}
+
+// Take reads a body to its end and answers what became of each record. mayWrite says whether the caller may write for
+// a tenant. Blank lines are passed over. Errors: ErrNotJSON and ErrTooLarge for a single record, the reader's own, or
+// the store's: what was appended before it stays, and sending the body again makes those records duplicates.
+func (in *Intake) Take(ctx context.Context, mayWrite func(tenant string) bool, body io.Reader, ndjson bool) (wire.IntakeResponse, error) {
+	t := &taking{Intake: in, mayWrite: mayWrite, now: time.Now().UTC()}
+	t.out.Rejected = []wire.Rejected{}
+	var err error
+	if ndjson {
+		err = t.lines(ctx, body)
+	} else {
+		err = t.single(ctx, body)
+	}
+	if in.Count != nil {
+		in.Count(in.Kind.Name, "accepted", t.out.Accepted)
+		in.Count(in.Kind.Name, "duplicate", t.out.Duplicates)
+		in.Count(in.Kind.Name, "rejected", t.out.RejectedTotal)
+	}
+	return t.out, err
+}
+
+// taking is one body on its way in. While one batch is being appended, the next is being read.
+type taking struct {
+	*Intake
+	mayWrite func(string) bool
+	now      time.Time
+	out      wire.IntakeResponse
+	rows     []stores.Row
+	bytes    int
+	pending  chan appended
+}
+
+type appended struct {
+	created []bool
+	err     error
+}
+
+func (t *taking) single(ctx context.Context, body io.Reader) error {
+	record, err := io.ReadAll(io.LimitReader(body, MaxLineBytes+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading the body: %w", err)
+	case len(record) > MaxLineBytes:
+		return ErrTooLarge
+	case !jsontext.Value(record).IsValid(jsontext.AllowDuplicateNames(true)):
+		return ErrNotJSON
+	}
+	t.line(1, record)
+	return t.finish(ctx)
+}
+
+func (t *taking) lines(ctx context.Context, body io.Reader) error {
+	r := bufio.NewReaderSize(body, MaxLineBytes)
+	for number := 1; ; number++ {
+		line, err := r.ReadSlice('\n')
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			t.reject(number, ReasonLineTooLong)
+			if err = skipLine(r); err != nil && !errors.Is(err, io.EOF) {
+				return t.stop(ctx, err)
+			}
+		case err == nil || errors.Is(err, io.EOF):
+			if line = bytes.TrimSpace(line); len(line) > 0 {
+				t.line(number, line)
+			}
+		default:
+			return t.stop(ctx, err)
+		}
+		if len(t.rows) >= batchRows || t.bytes >= batchBytes {
+			if err := t.flush(ctx); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return t.finish(ctx)
+		}
+	}
+}
+
+// stop keeps what was read before the body broke, and answers the break.
+func (t *taking) stop(ctx context.Context, err error) error {
+	if storeErr := t.finish(ctx); storeErr != nil {
+		return storeErr
+	}
+	return fmt.Errorf("reading the body: %w", err)
+}
+
+func skipLine(r *bufio.Reader) error {
+	for {
+		if _, err := r.ReadSlice('\n'); !errors.Is(err, bufio.ErrBufferFull) {
+			return err //nolint:wrapcheck // the caller tells io.EOF from the rest
+		}
+	}
+}
+
+func (t *taking) line(number int, line []byte) {
+	row, tenant, reason := t.Kind.parse(line, t.now)
+	if reason == "" && !t.mayWrite(tenant) {
+		reason = ReasonTenantNotAllowed
+	}
+	if reason != "" {
+		t.reject(number, reason)
+		return
+	}
+	t.rows = append(t.rows, row)
+	t.bytes += len(line)
+}
+
+func (t *taking) reject(number int, reason string) {
+	t.out.RejectedTotal++
+	if len(t.out.Rejected) < wire.MaxRejected {
+		t.out.Rejected = append(t.out.Rejected, wire.Rejected{Line: number, Reason: reason})
+	}
+}
+
+// flush waits for the batch that is being appended, and starts to append the one that was read meanwhile.
+func (t *taking) flush(ctx context.Context) error {
+	if err := t.settle(); err != nil {
+		return err
+	}
+	rows, done := t.rows, make(chan appended, 1)
+	t.rows, t.bytes, t.pending = make([]stores.Row, 0, batchRows), 0, done
+	go func() {
+		created, err := t.Store.Append(ctx, rows)
+		done <- appended{created: created, err: err}
+	}()
+	return nil
+}
+
+func (t *taking) settle() error {
+	if t.pending == nil {
+		return nil
+	}
+	result := <-t.pending
+	t.pending = nil
+	if result.err != nil {
+		return fmt.Errorf("appending records: %w", result.err)
+	}
+	for _, created := range result.created {
+		if created {
+			t.out.Accepted++
+		} else {
+			t.out.Duplicates++
+		}
+	}
+	return nil
+}
+
+func (t *taking) finish(ctx context.Context) error {
+	if len(t.rows) > 0 {
+		if err := t.flush(ctx); err != nil {
+			return err
+		}
+	}
+	return t.settle()
+}
