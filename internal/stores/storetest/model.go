@@ -33,6 +33,9 @@ func (m *Model) Backend() string { return "model" }
 // About is the table's card.
 func (m *Model) About() subject.Card { return m.table.Card }
 
+// IdentityFields are the table's identity columns.
+func (m *Model) IdentityFields() []string { return m.table.Identities }
+
 // Ready answers nil.
 func (m *Model) Ready(context.Context) error { return nil }
 

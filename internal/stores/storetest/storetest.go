@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -185,6 +186,12 @@ func testDescribes(t *testing.T, b *bench) {
 	if d, ok := b.store.(subject.Described); ok {
 		if got, want := fmt.Sprint(d.About()), fmt.Sprint(b.table.Card); got != want {
 			t.Errorf("About() = %s, want the table's card %s", got, want)
+		}
+	}
+	if _, ok := b.store.(subject.Reader); ok && len(b.table.Identities) > 1 {
+		i, ok := b.store.(subject.Identified)
+		if !ok || !slices.Equal(i.IdentityFields(), b.table.Identities) {
+			t.Errorf("IdentityFields() is not the table's %v: an access would show who else a row names", b.table.Identities)
 		}
 	}
 	if p, ok := b.store.(subject.Prober); ok {
