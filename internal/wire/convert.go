@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"net/http"
 	"strings"
 	"time"
 
@@ -43,6 +44,18 @@ func FromReceipts(requestID string, tenant string, ref subject.Ref, receipts []s
 		out.RetryAfterS = &seconds
 	}
 	return out
+}
+
+// HTTPStatus is the code that an erase response of this status is sent with.
+func HTTPStatus(s subject.Status) int {
+	switch s {
+	case subject.Erased:
+		return http.StatusOK
+	case subject.Pending:
+		return http.StatusConflict
+	default:
+		return http.StatusBadGateway
+	}
 }
 
 // ReasonWord is the word of the vocabulary in front of a detail's hint ("word: hint").

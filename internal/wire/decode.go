@@ -21,22 +21,36 @@ func (e *MalformedError) Error() string { return e.Problem }
 // Unwrap is the cause, which may quote what was sent: never print it.
 func (e *MalformedError) Unwrap() error { return e.cause }
 
-// DecodeRequest reads exactly one JSON value of a caller into v: an unknown, duplicate or case-variant field, invalid
-// UTF-8, or anything after the value is a *MalformedError. An error of the reader itself is answered as it is, so that
-// a body over its limit can be told from a broken one.
+var (
+	errNotAnObject = errors.New("not an object")
+	errTrailing    = errors.New("data behind the object")
+	errTooMany     = errors.New("more items than the contract allows")
+	errCaseVariant = errors.New("a field of the contract in another case")
+)
+
+// DecodeRequest reads exactly one JSON object of a caller into v, a pointer to a zero value: an unknown, duplicate or
+// case-variant field, invalid UTF-8, or anything after the object is a *MalformedError. An error of the reader itself is
+// answered as it is, so that a body over its limit can be told from a broken one.
 func DecodeRequest(r io.Reader, v any) error {
 	source := &trackedReader{r: r}
-	err := json.UnmarshalRead(source, v, json.RejectUnknownMembers(true), json.MatchCaseInsensitiveNames(false))
+	err := decodeOnly(jsontext.NewDecoder(source), v)
 	if source.err != nil {
 		return source.err
 	}
 	return malformed(err)
 }
 
-// DecodePeer reads exactly one JSON value that a peer answered. It is as strict as DecodeRequest but for fields that
-// it doesn't know, which a newer cell may send.
-func DecodePeer(data []byte, v any) error {
-	return malformed(json.Unmarshal(data, v, json.MatchCaseInsensitiveNames(false)))
+func decodeOnly(dec *jsontext.Decoder, v any) error {
+	if kind := dec.PeekKind(); kind != '{' && kind != 0 {
+		return errNotAnObject
+	}
+	if err := json.UnmarshalDecode(dec, v, json.RejectUnknownMembers(true)); err != nil {
+		return err //nolint:wrapcheck // read by malformed
+	}
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
+		return errTrailing
+	}
+	return nil
 }
 
 // Marshal writes a value of this package.
@@ -55,6 +69,14 @@ func malformed(err error) error {
 		problem = "the body has a field that this request does not know (names are case-sensitive)"
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		problem = "the body has the same field twice"
+	case errors.Is(err, errNotAnObject):
+		problem = "the body is not one JSON object"
+	case errors.Is(err, errTrailing):
+		problem = "the body goes on after its JSON object"
+	case errors.Is(err, errCaseVariant):
+		problem = "the body has a field of the contract in another case"
+	case errors.Is(err, errTooMany):
+		problem = "a list has more items than the contract allows"
 	case errors.As(err, &semantic):
 		problem = "a field has a value of the wrong type"
 	}
