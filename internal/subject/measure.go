@@ -62,19 +62,19 @@ func (m *measuring) alone(ctx context.Context, s Subject) (out Measurement) {
 	if out.DeleteErr = err; err == nil {
 		out.Deleted = Measured(deleted)
 	}
-	ctx, cancel := m.forRecount(ctx)
+	recountCtx, cancel := m.forRecount(ctx)
 	defer cancel()
-	out.Remaining, out.RecountErr = m.count(ctx, s)
-	m.ask(ctx, s, &out)
+	out.Remaining, out.RecountErr = m.count(recountCtx, s)
+	m.ask(recountCtx, s, &out)
 	return out
 }
 
 func (m *measuring) together(ctx context.Context, store Batch, subjects []Subject) []Measurement {
 	before, countErr := m.counts(ctx, store, subjects)
 	_, deleteErr := call(ctx, m.running, func() (int64, error) { return store.DeleteAll(ctx, subjects) })
-	ctx, cancel := m.forRecount(ctx)
+	recountCtx, cancel := m.forRecount(ctx)
 	defer cancel()
-	remaining, recountErr := m.counts(ctx, store, subjects)
+	remaining, recountErr := m.counts(recountCtx, store, subjects)
 	out := make([]Measurement, len(subjects))
 	for i := range out {
 		out[i] = Measurement{CountErr: countErr, DeleteErr: deleteErr, RecountErr: recountErr}
@@ -88,7 +88,7 @@ func (m *measuring) together(ctx context.Context, store Batch, subjects []Subjec
 			// One statement deletes for all of them: what went is told by the two counts.
 			out[i].Deleted = Measured(max(0, before[i]-remaining[i]))
 		}
-		m.ask(ctx, subjects[i], &out[i])
+		m.ask(recountCtx, subjects[i], &out[i])
 	}
 	return out
 }

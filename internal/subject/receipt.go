@@ -79,23 +79,26 @@ func newErased(label Label, times Times, counts Counts) Receipt {
 // NewFailed is a receipt for what could not be erased or not be measured. An empty reason becomes no_reason_given, and
 // a word outside the vocabulary unknown_reason.
 func NewFailed(label Label, times Times, counts Counts, reason Reason) Receipt {
+	return Receipt{label: label, times: times, counts: counts, status: Failed, reason: stated(reason)}
+}
+
+// stated is a reason as a receipt may carry it: a word of the vocabulary, whatever was given.
+func stated(reason Reason) Reason {
 	switch {
 	case reason == ReasonNone:
-		reason = ReasonNoReason
+		return ReasonNoReason
 	case !reason.Known():
-		reason = ReasonUnknown
+		return ReasonUnknown
+	default:
+		return reason
 	}
-	return Receipt{label: label, times: times, counts: counts, status: Failed, reason: reason}
 }
 
 func newPending(label Label, times Times, counts Counts, reason Reason, after time.Duration) Receipt {
 	if after <= 0 {
 		after = DefaultRetryAfter
 	}
-	if !reason.Known() {
-		reason = ReasonBackendBusy
-	}
-	return Receipt{label: label, times: times, counts: counts, status: Pending, reason: reason, retryAfter: after}
+	return Receipt{label: label, times: times, counts: counts, status: Pending, reason: stated(reason), retryAfter: after}
 }
 
 // Judge turns a measurement into a receipt by the table of design section 5. The context is the one that the store
