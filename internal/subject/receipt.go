@@ -110,6 +110,7 @@ func Judge(label Label, times Times, m Measurement, reasonFor func(err error, ot
 	if m.RecountErr != nil {
 		m.Remaining = Unmeasured()
 	}
+	_, counted := m.Before.Value()
 	remaining, measured := m.Remaining.Value()
 	notYet := asNotYet(m.DeleteErr)
 	fail := func(reason Reason) Receipt { return NewFailed(label, times, m.Counts, reason) }
@@ -118,6 +119,8 @@ func Judge(label Label, times Times, m Measurement, reasonFor func(err error, ot
 		return fail(reasonFor(m.DeleteErr, ReasonDeleteFailed))
 	case m.CountErr != nil:
 		return fail(reasonFor(m.CountErr, ReasonCountFailed))
+	case !counted:
+		return fail(ReasonCountFailed)
 	case m.RecountErr != nil:
 		return fail(reasonFor(m.RecountErr, ReasonRecountFailed))
 	case !measured:
