@@ -1,0 +1,244 @@
+// Package app reads the environment, opens what it names and wires the services together. It is the only package that
+// knows every adapter.
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+
+	"recount/internal/subject"
+)
+
+// publishedSalt is the salt of AUTH_MODE=off, which only runs on loopback: known to everybody, and no secret.
+const publishedSalt = "recount-development-salt-published"
+
+// Secret is a configured secret. It prints as "[redacted]".
+type Secret struct{ value string }
+
+// UnmarshalText takes the value from the environment.
+func (s *Secret) UnmarshalText(text []byte) error { s.value = string(text); return nil }
+
+// Format keeps every fmt verb from printing the secret.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[redacted]")) }
+
+// MarshalText keeps the secret out of JSON and logs.
+func (Secret) MarshalText() ([]byte, error) { return []byte("[redacted]"), nil }
+
+// Service is the configuration that every service has.
+type Service struct {
+	ListenAddr  string `env:"LISTEN_ADDR"`  // default 127.0.0.1:8080, or :$PORT
+	Port        string `env:"PORT"`         // set by Cloud Run
+	MetricsAddr string `env:"METRICS_ADDR"` // default: the main listener
+
+	StoreBackend string `env:"STORE_BACKEND" envDefault:"embedded"` // embedded, gcp
+	DataDir      string `env:"DATA_DIR"`                            // default ./data/<cell>
+
+	GCPProject            string `env:"GCP_PROJECT"`
+	BigQueryDataset       string `env:"BIGQUERY_DATASET" envDefault:"intent"`
+	BigQueryLocation      string `env:"BIGQUERY_LOCATION"`
+	FirestoreDatabase     string `env:"FIRESTORE_DATABASE" envDefault:"(default)"`
+	BigQueryEmulatorHost  string `env:"BIGQUERY_EMULATOR_HOST"`
+	FirestoreEmulatorHost string `env:"FIRESTORE_EMULATOR_HOST"`
+
+	StoreTimeout time.Duration `env:"STORE_TIMEOUT" envDefault:"20s"`
+
+	SubjectSalt  Secret `env:"INTENT_SUBJECT_SALT"`
+	AuthMode     string `env:"AUTH_MODE" envDefault:"idtoken"` // idtoken, off
+	AuthAudience string `env:"AUTH_AUDIENCE"`
+	AuthCertsURL string `env:"AUTH_CERTS_URL"` // tests: where token keys are read, loopback only
+	Callers      string `env:"ALLOWED_CALLER_SA"`
+
+	AccessDenyFields []string `env:"ACCESS_DENY_FIELDS"`
+	RateLimit        float64  `env:"RATE_LIMIT" envDefault:"5000"`    // requests a second and caller
+	MaxInFlight      int      `env:"MAX_IN_FLIGHT" envDefault:"1024"` // requests at a time
+	LogLevel         string   `env:"LOG_LEVEL" envDefault:"info"`
+
+	salt subject.Salt
+}
+
+// CellConfig is the configuration of cmd/cell.
+type CellConfig struct {
+	Service
+	Cell                string `env:"CELL"`                         // ingest, graph, causal
+	CellFile            string `env:"CELL_CONFIG"`                  // or an owner's cell file
+	GraphDurableProject string `env:"INTENT_GRAPH_DURABLE_PROJECT"` // gcp: the project of the graph's Firestore journal
+}
+
+// CoordinatorConfig is the configuration of cmd/coordinator.
+type CoordinatorConfig struct {
+	Service
+	IngestURL      string        `env:"INTENT_INGEST_URL"`
+	GraphURL       string        `env:"INTENT_GRAPH_URL"`
+	CausalURL      string        `env:"INTENT_CAUSAL_URL"`
+	ExtraPeers     string        `env:"CASCADE_EXTRA_PEERS"`
+	ExpectedStores string        `env:"CASCADE_EXPECTED_STORES"`
+	PeerTimeout    time.Duration `env:"CASCADE_PEER_TIMEOUT" envDefault:"30s"`
+	Timeout        time.Duration `env:"CASCADE_TIMEOUT" envDefault:"60s"`
+}
+
+// LoadCell reads the environment of a cell and checks it whole: the error names every fault at once.
+func LoadCell() (CellConfig, error) {
+	c, err := env.ParseAs[CellConfig]()
+	faults := append(parseFaults(err, c), c.Service.check()...)
+	switch {
+	case (c.Cell == "") == (c.CellFile == ""):
+		faults = append(faults, errors.New("CELL, CELL_CONFIG: set exactly one: CELL=ingest|graph|causal, or CELL_CONFIG=file.yaml"))
+	case c.Cell != "" && c.Cell != "ingest" && c.Cell != "graph" && c.Cell != "causal":
+		faults = append(faults, fmt.Errorf("CELL: %q is none of ingest, graph, causal (the scoring cell is cmd/coordinator)", c.Cell))
+	}
+	if c.GraphDurableProject != "" && (c.Cell != "graph" || c.StoreBackend != "gcp") {
+		faults = append(faults, errors.New("INTENT_GRAPH_DURABLE_PROJECT: only for CELL=graph with STORE_BACKEND=gcp; embedded, the journal is always on"))
+	}
+	return c, join(faults)
+}
+
+// LoadCoordinator reads the environment of the coordinator and checks it whole.
+func LoadCoordinator() (CoordinatorConfig, error) {
+	c, err := env.ParseAs[CoordinatorConfig]()
+	faults := append(parseFaults(err, c), c.Service.check()...)
+	if c.StoreTimeout+c.StoreTimeout/4 >= c.PeerTimeout {
+		faults = append(faults, fmt.Errorf("CASCADE_PEER_TIMEOUT: %s must leave room for STORE_TIMEOUT (%s) and a quarter of it for the recount", c.PeerTimeout, c.StoreTimeout))
+	}
+	if c.PeerTimeout >= c.Timeout {
+		faults = append(faults, fmt.Errorf("CASCADE_TIMEOUT: %s must be longer than CASCADE_PEER_TIMEOUT (%s)", c.Timeout, c.PeerTimeout))
+	}
+	return c, join(faults)
+}
+
+// check fills in the defaults that depend on other variables, and answers every fault.
+func (s *Service) check() []error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	switch {
+	case s.ListenAddr == "" && s.Port != "":
+		s.ListenAddr = ":" + s.Port
+	case s.ListenAddr == "":
+		s.ListenAddr = "127.0.0.1:8080"
+	}
+	for name, addr := range map[string]string{"LISTEN_ADDR": s.ListenAddr, "METRICS_ADDR": s.MetricsAddr} {
+		if _, _, err := net.SplitHostPort(addr); err != nil && addr != "" {
+			fault("%s: %q is not host:port", name, addr)
+		}
+	}
+	if s.StoreTimeout < 100*time.Millisecond {
+		fault("STORE_TIMEOUT: %s is too short: give at least 100ms", s.StoreTimeout)
+	}
+	if s.RateLimit <= 0 {
+		fault("RATE_LIMIT: %v must be above 0 requests a second", s.RateLimit)
+	}
+	if s.MaxInFlight <= 0 {
+		fault("MAX_IN_FLIGHT: %d must be above 0", s.MaxInFlight)
+	}
+	switch s.StoreBackend {
+	case "embedded":
+	case "gcp":
+		if s.GCPProject == "" {
+			fault("GCP_PROJECT: required with STORE_BACKEND=gcp")
+		}
+	default:
+		fault("STORE_BACKEND: %q is neither embedded nor gcp", s.StoreBackend)
+	}
+	return append(faults, s.checkAuth()...)
+}
+
+func (s *Service) checkAuth() []error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	secret := s.SubjectSalt.value
+	switch s.AuthMode {
+	case "off":
+		if !loopback(s.ListenAddr) {
+			fault("AUTH_MODE: off only runs on a loopback address, and LISTEN_ADDR is %q: bind 127.0.0.1, or use AUTH_MODE=idtoken", s.ListenAddr)
+		}
+		if secret == "" {
+			secret = publishedSalt
+		}
+	case "idtoken":
+		if s.AuthAudience == "" {
+			fault("AUTH_AUDIENCE: required with AUTH_MODE=idtoken: the URL of this service, shared with no other")
+		}
+		if s.Callers == "" {
+			fault("ALLOWED_CALLER_SA: required with AUTH_MODE=idtoken: name who may call, as email[#sub][=roles[@tenants]]")
+		}
+		for name, host := range map[string]string{"BIGQUERY_EMULATOR_HOST": s.BigQueryEmulatorHost, "FIRESTORE_EMULATOR_HOST": s.FirestoreEmulatorHost} {
+			if host != "" {
+				fault("%s: refused with AUTH_MODE=idtoken: unset it", name)
+			}
+		}
+		if secret == "" {
+			fault("INTENT_SUBJECT_SALT: required with AUTH_MODE=idtoken: 16 bytes or more, the same in every cell of a deployment")
+			return faults
+		}
+	default:
+		fault("AUTH_MODE: %q is neither idtoken nor off", s.AuthMode)
+		return faults
+	}
+	var err error
+	if s.salt, err = subject.NewSalt(secret); err != nil {
+		fault("INTENT_SUBJECT_SALT: %w", err)
+	}
+	return faults
+}
+
+// dataDir is DATA_DIR, or the default for the cell of that name.
+func (s *Service) dataDir(cell string) string {
+	if s.DataDir != "" {
+		return s.DataDir
+	}
+	return filepath.Join("data", cell)
+}
+
+func loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// parseFaults names each variable of the configuration that could not be parsed, and nothing of its value.
+func parseFaults(err error, config any) []error {
+	if err == nil {
+		return nil
+	}
+	var all env.AggregateError
+	if !errors.As(err, &all) {
+		return []error{err}
+	}
+	var faults []error
+	for _, one := range all.Errors {
+		var parse env.ParseError
+		if errors.As(one, &parse) {
+			one = fmt.Errorf("%s: not a valid %s", variableOf(parse.Name, config), parse.Type)
+		}
+		faults = append(faults, one)
+	}
+	return faults
+}
+
+// variableOf is the environment variable behind a field, also one of an embedded struct.
+func variableOf(field string, config any) string {
+	if f, found := reflect.TypeOf(config).FieldByName(field); found {
+		return f.Tag.Get("env")
+	}
+	return field
+}
+
+func join(faults []error) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	lines := make([]string, len(faults))
+	for i, f := range faults {
+		lines[i] = "  " + f.Error()
+	}
+	return errors.New("the configuration has faults:\n" + strings.Join(lines, "\n"))
+}
