@@ -16,13 +16,25 @@ import (
 // Model is the reference store: a slice that is searched from end to end under one lock. It has every ability.
 type Model struct {
 	table stores.Table
+	at    struct { // where a row has its keys
+		rowID, tenant, source, ref int
+		identities                 []int
+	}
 
 	mu   sync.Mutex
 	rows []stores.Row
 }
 
 // NewModel makes an empty reference store for a table that is ours and matches exactly.
-func NewModel(table stores.Table) *Model { return &Model{table: table} }
+func NewModel(table stores.Table) *Model {
+	m := &Model{table: table}
+	m.at.rowID, m.at.tenant = columnIndex(table, stores.RowIDColumn), columnIndex(table, table.Tenant)
+	m.at.source, m.at.ref = columnIndex(table, table.Source), columnIndex(table, table.SourceRef)
+	for _, c := range table.Identities {
+		m.at.identities = append(m.at.identities, columnIndex(table, c))
+	}
+	return m
+}
 
 // Name is the table's store.
 func (m *Model) Name() string { return m.table.Store }
@@ -152,7 +164,7 @@ func (m *Model) Read(ctx context.Context, s subject.Subject, cursor string, limi
 	byID := map[string]stores.Row{}
 	var ids []string
 	for _, row := range m.rows {
-		if id := m.text(row, stores.RowIDColumn); m.matches(row, s) && id > cursor {
+		if id, _ := row[m.at.rowID].(string); m.matches(row, s) && id > cursor {
 			byID[id] = row
 			ids = append(ids, id)
 		}
@@ -241,17 +253,9 @@ func (m *Model) delete(s subject.Subject, keep int64) int64 {
 }
 
 func (m *Model) matches(row stores.Row, s subject.Subject) bool {
-	return m.text(row, m.table.Tenant) == s.Tenant() && slices.ContainsFunc(m.table.Identities, func(c string) bool {
-		return m.text(row, c) == s.Identity()
-	})
+	return row[m.at.tenant] == s.Tenant() && slices.ContainsFunc(m.at.identities, func(i int) bool { return row[i] == s.Identity() })
 }
 
 func (m *Model) sameRecord(a, b stores.Row) bool {
-	same := func(c string) bool { return m.text(a, c) == m.text(b, c) }
-	return same(m.table.Tenant) && same(m.table.Source) && same(m.table.SourceRef)
-}
-
-func (m *Model) text(row stores.Row, column string) string {
-	text, _ := row[columnIndex(m.table, column)].(string)
-	return text
+	return a[m.at.ref] == b[m.at.ref] && a[m.at.source] == b[m.at.source] && a[m.at.tenant] == b[m.at.tenant]
 }
