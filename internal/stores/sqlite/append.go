@@ -1,0 +1,132 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"recount/internal/stores"
+)
+
+// instantLayout is how an instant is stored: text that sorts like time, in UTC.
+const instantLayout = "2006-01-02T15:04:05.000000Z"
+
+// chunks are how many rows one insert may take, largest first: each size is a prepared statement.
+var chunks = []int{64, 8, 1}
+
+// Append writes rows, all or none, and answers which of them were new.
+func (t *Table) Append(ctx context.Context, rows []stores.Row) ([]bool, error) {
+	if t.spec.Columns == nil {
+		return nil, fmt.Errorf("store %s: the table is an owner's, nothing is appended to it", t.spec.Store)
+	}
+	if len(rows) == 0 {
+		return nil, ctx.Err() //nolint:wrapcheck // a context's own error says it all
+	}
+	values := make([]any, 0, len(rows)*len(t.spec.Columns))
+	for i, row := range rows {
+		var err error
+		if values, err = t.flatten(values, row); err != nil {
+			return nil, fmt.Errorf("store %s, row %d: %w", t.spec.Store, i, err)
+		}
+	}
+	r := &request{table: t, rows: len(rows), values: values}
+	if err := t.db.submit(ctx, r); err != nil {
+		return nil, err
+	}
+	return r.created, nil
+}
+
+// flatten appends a row's values in the form that they are stored in.
+func (t *Table) flatten(values []any, row stores.Row) ([]any, error) {
+	if len(row) != len(t.spec.Columns) {
+		return nil, fmt.Errorf("%d values for %d columns", len(row), len(t.spec.Columns))
+	}
+	for i, c := range t.spec.Columns {
+		ok := false
+		value := row[i]
+		switch v := value.(type) {
+		case nil:
+			ok = c.Nullable
+		case string:
+			ok = c.Kind == stores.Text || c.Kind == stores.JSON
+		case float64:
+			ok = c.Kind == stores.Real
+		case time.Time:
+			ok = c.Kind == stores.Instant
+			value = v.UTC().Format(instantLayout)
+		}
+		if !ok {
+			return nil, fmt.Errorf("column %s does not take a %T", c.Name, row[i])
+		}
+		values = append(values, value)
+	}
+	return values, nil
+}
+
+// append inserts a request's rows in few statements. When some of a statement's rows were there already, it can't
+// tell which, and the request is done again row by row.
+func (w *writer) append(r *request) error {
+	r.created = make([]bool, r.rows)
+	if r.rows == 1 {
+		_, err := w.insert(r, 0, 1)
+		return err
+	}
+	if err := w.exec("SAVEPOINT rows"); err != nil {
+		return err
+	}
+	mixed, err := w.insertMany(r)
+	if mixed {
+		if err := w.exec("ROLLBACK TO rows"); err != nil {
+			return err
+		}
+		for i := range r.rows {
+			if _, err := w.insert(r, i, 1); err != nil {
+				return err
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return w.exec("RELEASE rows")
+}
+
+// insertMany reports whether some statement found new rows and others.
+func (w *writer) insertMany(r *request) (mixed bool, err error) {
+	for at := 0; at < r.rows; {
+		n := chunkFor(r.rows - at)
+		if mixed, err = w.insert(r, at, n); mixed || err != nil {
+			return mixed, err
+		}
+		at += n
+	}
+	return false, nil
+}
+
+func chunkFor(left int) int {
+	for _, n := range chunks {
+		if n <= left {
+			return n
+		}
+	}
+	return 1
+}
+
+// insert writes n rows in one statement.
+func (w *writer) insert(r *request, at, n int) (mixed bool, err error) {
+	width := len(r.table.spec.Columns)
+	inserted, err := w.execRows(r.table.insertion(n), r.values[at*width:(at+n)*width]...)
+	if err != nil {
+		return false, err
+	}
+	for i := at; i < at+n; i++ {
+		r.created[i] = inserted == int64(n)
+	}
+	return inserted != 0 && inserted != int64(n), nil
+}
+
+func (t *Table) insertion(rows int) string {
+	row := "(?" + strings.Repeat(",?", len(t.spec.Columns)-1) + ")"
+	return t.sql.insert + row + strings.Repeat(","+row, rows-1) + " ON CONFLICT DO NOTHING"
+}

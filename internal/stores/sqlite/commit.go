@@ -1,0 +1,325 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"recount/internal/subject"
+)
+
+const (
+	busyTimeout = time.Second            // how long another process's lock or reader is waited for
+	maxBatch    = 128                    // requests in one transaction
+	gatherFor   = 300 * time.Microsecond // see gather
+	importLimit = 16 << 20               // bytes in the log after which appends are checkpointed
+)
+
+// request is one piece of work for the writer: an append, an erasure or a set-up.
+type request struct {
+	table    *Table
+	rows     int // to append, with the values of one after the other
+	values   []any
+	subjects []subject.Subject // to erase
+	setup    []string          // DDL
+
+	created  []bool
+	measured []subject.Measurement
+	err      error // set: nothing of the request was done
+
+	taken atomic.Bool // by the writer, or back by the caller
+	done  chan struct{}
+}
+
+// writer owns the one connection that writes. Its methods run on one goroutine.
+type writer struct {
+	db         *DB
+	pool       *sql.DB
+	conn       *sql.Conn
+	statements map[string]*sql.Stmt
+	full       bool // PRAGMA synchronous is FULL, else NORMAL
+	last       int  // requests in the transaction before this one
+	checkpoint int64
+}
+
+func openWriter(ctx context.Context, db *DB) (*writer, error) {
+	pragmas := []string{"secure_delete(ON)", "synchronous(FULL)", "cache_size(-8192)"}
+	if db.owners {
+		pragmas = append(pragmas, "foreign_keys(1)")
+	} else {
+		pragmas = append(pragmas, "journal_mode(WAL)")
+	}
+	pool, err := openPool(db.dsn(pragmas...), 1)
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{db: db, pool: pool, statements: map[string]*sql.Stmt{}, full: true, checkpoint: importLimit}
+	if w.conn, err = pool.Conn(ctx); err != nil {
+		return nil, errors.Join(named(err), named(pool.Close()))
+	}
+	if err := w.start(ctx); err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	return w, nil
+}
+
+// start checks the journal mode, and purges: a process that died between a commit and its checkpoint left a log.
+func (w *writer) start(ctx context.Context) error {
+	var mode string
+	if err := w.conn.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+		return named(err)
+	}
+	if mode != "wal" {
+		return &subject.Fault{Reason: subject.ReasonUnsupported, Cause: fmt.Errorf(
+			"the journal mode is %s, where deleted rows stay in the journal: run PRAGMA journal_mode=WAL on the file once", mode)}
+	}
+	var fault *subject.Fault
+	if err := w.purge(); err != nil && !(errors.As(err, &fault) && fault.Reason == subject.ReasonCheckpointBusy) {
+		return err
+	}
+	return nil // a reader that keeps the log now fails the erasures, not the start
+}
+
+func (w *writer) close() error {
+	return errors.Join(named(w.conn.Close()), named(w.pool.Close()))
+}
+
+// run commits until the queue is closed and empty.
+func (w *writer) run() error {
+	for first := range w.db.queue {
+		if batch := w.gather(first); len(batch) > 0 {
+			w.commit(batch)
+			for _, r := range batch {
+				close(r.done)
+			}
+		}
+	}
+	return errors.Join(w.purge(), w.close())
+}
+
+// gather takes what is waiting. Callers that were answered together come back together but not at once: when the last
+// transaction was shared, it waits a little for as many again, or a lone first one would have a transaction of its own
+// every other time.
+func (w *writer) gather(first *request) []*request {
+	var batch []*request
+	take := func(r *request) {
+		if r != nil && r.taken.CompareAndSwap(false, true) {
+			batch = append(batch, r)
+		}
+	}
+	take(first)
+	defer func() { w.last = len(batch) }()
+	var late <-chan time.Time
+	for len(batch) < maxBatch {
+		select {
+		case r := <-w.db.queue:
+			take(r)
+			if r == nil { // closed
+				return batch
+			}
+			continue
+		default:
+		}
+		if len(batch) >= w.last {
+			return batch
+		}
+		if late == nil {
+			late = time.After(gatherFor)
+		}
+		select {
+		case r := <-w.db.queue:
+			take(r)
+			if r == nil {
+				return batch
+			}
+		case <-late:
+			return batch
+		}
+	}
+	return batch
+}
+
+// commit runs the requests in one transaction, and purges if any of them erased. It is optimistic: only when a request
+// fails are they all run again, each behind a savepoint of its own.
+func (w *writer) commit(batch []*request) {
+	erases, writes := 0, 0
+	for _, r := range batch {
+		if r.subjects != nil {
+			erases++
+		} else {
+			writes++
+		}
+	}
+	err := w.transact(batch, erases == 0)
+	if err != nil {
+		for _, r := range batch {
+			r.err = err
+		}
+		return
+	}
+	if erases > 0 {
+		w.settle(batch, w.purge(), writes > 0)
+		return
+	}
+	w.checkpointImport()
+}
+
+// transact answers an error when nothing was committed.
+//
+// A commit of appends alone is synced (synchronous=FULL): it is answered next. Where there are erasures, the
+// checkpoint that follows syncs the log before it touches the database, and the database before the log is truncated,
+// and nobody is answered before that: synchronous=NORMAL saves one sync of two. Should the checkpoint fail, settle
+// makes up for it.
+func (w *writer) transact(batch []*request, full bool) error {
+	if err := w.synchronous(full); err != nil {
+		return err
+	}
+	if err := w.exec("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	err := w.together(batch)
+	if err != nil && len(batch) > 1 {
+		if err = w.rollback(); err == nil {
+			err = w.exec("BEGIN IMMEDIATE")
+		}
+		if err == nil {
+			err = w.apart(batch)
+		}
+	}
+	if err == nil {
+		err = w.exec("COMMIT")
+	}
+	if err != nil {
+		return errors.Join(err, w.rollback())
+	}
+	return nil
+}
+
+// together runs the requests side by side: appends first, so that an erasure also takes what arrived with it, then the
+// erasures of one table and tenant in the same statements.
+func (w *writer) together(batch []*request) error {
+	var erasures []*request
+	for _, r := range batch {
+		if r.subjects != nil {
+			erasures = append(erasures, r)
+		} else if err := w.write(r); err != nil {
+			return err
+		}
+	}
+	return w.erase(erasures)
+}
+
+// apart runs each request behind a savepoint of its own, so that it fails alone.
+func (w *writer) apart(batch []*request) error {
+	for _, r := range batch {
+		if err := w.exec("SAVEPOINT request"); err != nil {
+			return err
+		}
+		if r.err = w.together([]*request{r}); r.err != nil {
+			if err := w.exec("ROLLBACK TO request"); err != nil {
+				return r.err // it took the whole transaction with it
+			}
+		}
+		if err := w.exec("RELEASE request"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle tells the erasures how the purge went. When it failed, the rows are gone, the bytes may not be, and nothing
+// of the transaction has been synced: its appends need that before they are answered.
+func (w *writer) settle(batch []*request, purged error, synced bool) {
+	if purged == nil {
+		return
+	}
+	var unsynced error
+	if synced {
+		unsynced = syncFile(w.db.path + logSuffix)
+	}
+	for _, r := range batch {
+		if r.subjects == nil {
+			r.err = errors.Join(r.err, unsynced)
+		}
+		for i := range r.measured {
+			r.measured[i].PurgeErr = purged
+		}
+	}
+}
+
+// write runs a request that is no erasure.
+func (w *writer) write(r *request) error {
+	if r.rows > 0 {
+		return w.append(r)
+	}
+	for _, statement := range r.setup {
+		if err := w.exec(statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rollback ends a transaction that failed. SQLite may have ended it already.
+func (w *writer) rollback() error {
+	_, err := w.conn.ExecContext(context.Background(), "ROLLBACK")
+	if err == nil {
+		return nil
+	}
+	if _, err := w.conn.ExecContext(context.Background(), "BEGIN"); err != nil {
+		return named(err)
+	}
+	_, err = w.conn.ExecContext(context.Background(), "ROLLBACK")
+	return named(err)
+}
+
+// synchronous can't be a prepared statement: SQLite obeys it while it parses.
+func (w *writer) synchronous(full bool) error {
+	if w.full == full {
+		return nil
+	}
+	level := "NORMAL"
+	if full {
+		level = "FULL"
+	}
+	if _, err := w.conn.ExecContext(context.Background(), "PRAGMA synchronous="+level); err != nil {
+		return named(err)
+	}
+	w.full = full
+	return nil
+}
+
+// prepared keeps every statement that was ever used. What runs here is never cancelled, so no context is handed on.
+func (w *writer) prepared(query string) (*sql.Stmt, error) {
+	if s, ok := w.statements[query]; ok {
+		return s, nil
+	}
+	s, err := w.conn.PrepareContext(context.Background(), query)
+	if err != nil {
+		return nil, named(err)
+	}
+	w.statements[query] = s
+	return s, nil
+}
+
+func (w *writer) exec(query string, args ...any) error {
+	_, err := w.execRows(query, args...)
+	return err
+}
+
+// execRows answers how many rows the statement changed.
+func (w *writer) execRows(query string, args ...any) (int64, error) {
+	s, err := w.prepared(query)
+	if err != nil {
+		return 0, err
+	}
+	result, err := s.ExecContext(context.Background(), args...)
+	if err != nil {
+		return 0, named(err)
+	}
+	n, err := result.RowsAffected()
+	return n, named(err)
+}
