@@ -151,25 +151,25 @@ func rude(op Op, subjects ...subject.Subject) error {
 var notYet = &subject.NotYet{Reason: subject.ReasonStreamingBuffer, After: 90 * time.Minute}
 
 // before plays the faults that end a call before the store is asked. ok says that the store is to be asked.
-func (f *faulty) before(ctx context.Context, op Op, fault Fault, subjects ...subject.Subject) (err error, ok bool) { //nolint:revive // the error is the answer
+func (f *faulty) before(ctx context.Context, op Op, fault Fault, subjects ...subject.Subject) (ok bool, err error) {
 	switch fault {
 	case Fail:
-		return rude(op, subjects...), false
+		return false, rude(op, subjects...)
 	case NotYet:
-		return notYet, false
+		return false, notYet
 	case Panic:
 		panic(rude(op, subjects...))
 	case Hang:
 		<-ctx.Done()
-		return ctx.Err(), false
+		return false, ctx.Err()
 	case Stuck:
 		<-f.testEnded
-		return errors.New("stuck until the test ended"), false
+		return false, errors.New("stuck until the test ended")
 	case Cancel:
 		if f.plan.Cancel != nil {
 			f.plan.Cancel()
 		}
 	default:
 	}
-	return nil, true
+	return true, nil
 }

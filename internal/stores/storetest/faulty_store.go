@@ -45,7 +45,7 @@ type steps struct {
 // number runs a call that answers one number, with its fault.
 func (f *faulty) number(ctx context.Context, op Op, s subject.Subject, do steps) (int64, error) {
 	fault := f.next(op)
-	if err, ok := f.before(ctx, op, fault, s); !ok {
+	if ok, err := f.before(ctx, op, fault, s); !ok {
 		return 0, err
 	}
 	switch fault {
@@ -95,7 +95,7 @@ func (f *faulty) deleteSome(ctx context.Context, s subject.Subject) (int64, erro
 
 func (f *faulty) Deferred(ctx context.Context, s subject.Subject) (*subject.NotYet, error) {
 	fault := f.next(OpDeferred)
-	if err, ok := f.before(ctx, OpDeferred, fault, s); !ok {
+	if ok, err := f.before(ctx, OpDeferred, fault, s); !ok {
 		return nil, err
 	}
 	if d, ok := f.store.(subject.Deferrer); ok {
@@ -106,7 +106,7 @@ func (f *faulty) Deferred(ctx context.Context, s subject.Subject) (*subject.NotY
 
 func (f *faulty) RecoverableUntil(ctx context.Context, deleted time.Time) (time.Time, error) {
 	fault := f.next(OpRetained)
-	if err, ok := f.before(ctx, OpRetained, fault); !ok {
+	if ok, err := f.before(ctx, OpRetained, fault); !ok {
 		return time.Time{}, err
 	}
 	if r, ok := f.store.(subject.Retainer); ok {
@@ -117,7 +117,7 @@ func (f *faulty) RecoverableUntil(ctx context.Context, deleted time.Time) (time.
 
 func (f *faulty) Ready(ctx context.Context) error {
 	fault := f.next(OpReady)
-	if err, ok := f.before(ctx, OpReady, fault); !ok {
+	if ok, err := f.before(ctx, OpReady, fault); !ok {
 		return err
 	}
 	if p, ok := f.store.(subject.Prober); ok {
@@ -147,7 +147,7 @@ type faultyReader struct {
 
 func (r faultyReader) Read(ctx context.Context, s subject.Subject, cursor string, limit int) (subject.Page, error) {
 	fault := r.f.next(OpRead)
-	if err, ok := r.f.before(ctx, OpRead, fault, s); !ok {
+	if ok, err := r.f.before(ctx, OpRead, fault, s); !ok {
 		return subject.Page{}, err
 	}
 	return r.store.Read(ctx, s, cursor, limit)
@@ -160,7 +160,7 @@ type faultyBatch struct {
 
 func (b faultyBatch) Counts(ctx context.Context, subjects []subject.Subject) ([]int64, error) {
 	fault := b.f.next(OpCounts)
-	if err, ok := b.f.before(ctx, OpCounts, fault, subjects...); !ok {
+	if ok, err := b.f.before(ctx, OpCounts, fault, subjects...); !ok {
 		return nil, err
 	}
 	counts, err := b.store.Counts(ctx, subjects)
@@ -179,7 +179,7 @@ func (b faultyBatch) Counts(ctx context.Context, subjects []subject.Subject) ([]
 
 func (b faultyBatch) DeleteAll(ctx context.Context, subjects []subject.Subject) (int64, error) {
 	fault := b.f.next(OpDeleteAll)
-	if err, ok := b.f.before(ctx, OpDeleteAll, fault, subjects...); !ok {
+	if ok, err := b.f.before(ctx, OpDeleteAll, fault, subjects...); !ok {
 		return 0, err
 	}
 	switch fault {
@@ -216,7 +216,7 @@ type faultyAtomic struct {
 
 func (a faultyAtomic) Erase(ctx context.Context, subjects []subject.Subject) []subject.Measurement {
 	fault := a.f.next(OpErase)
-	if err, ok := a.f.before(ctx, OpErase, fault, subjects...); !ok {
+	if ok, err := a.f.before(ctx, OpErase, fault, subjects...); !ok {
 		return a.each(ctx, subjects, func(subject.Subject) (int64, error) { return 0, err })
 	}
 	switch fault {
