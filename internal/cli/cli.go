@@ -1,0 +1,179 @@
+// Package cli is the recount command: what a privacy engineer, an operator or a script types. It speaks the HTTP
+// contract of design section 4 and believes an answer only as far as its receipts go.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// The exit codes. They are part of the command's contract with scripts.
+const (
+	exitOK          = 0
+	exitSuspects    = 1 // coverage: a column looks like a person's key and no store covers it
+	exitUsage       = 2
+	exitPending     = 3
+	exitFailed      = 4
+	exitInterrupted = 130
+)
+
+const description = `Carry out a person's right to erasure and access across every service that holds their data, and prove it by
+counting again after the delete.
+
+Exit codes: 0 erased or all is well, 1 coverage found suspects, 2 usage, 3 pending, 4 failed or incomplete, 130 interrupted.`
+
+// command is every flag and command there is.
+type command struct {
+	globals
+	Erase     eraseCmd         `cmd:"" help:"Erase people from every cell, through the coordinator."`
+	Access    accessCmd        `cmd:"" help:"Assemble everything that every cell holds about a person."`
+	Health    healthCmd        `cmd:"" help:"Ask the coordinator and every cell how they are."`
+	Coverage  coverageCmd      `cmd:"" help:"List columns that look like a person's key and belong to no store."`
+	Journal   journalCmd       `cmd:"" help:"Look after the graph's journal."`
+	CheckPeer checkPeerCmd     `cmd:"" help:"Play the contract against a cell, in whatever language it is written."`
+	Version   kong.VersionFlag `help:"Print the version and leave."`
+}
+
+// globals are the flags of every command.
+type globals struct {
+	Coordinator string        `env:"RECOUNT_COORDINATOR" default:"http://127.0.0.1:8080" placeholder:"URL" help:"The coordinator, which is also the cell 'scoring'." group:"Where"`
+	Cell        []string      `env:"RECOUNT_CELLS" default:"ingest=http://127.0.0.1:8081,graph=http://127.0.0.1:8082,causal=http://127.0.0.1:8083" sep:"," placeholder:"NAME=URL" help:"A cell beside the coordinator; repeat it for each. https, unless the address is loopback." group:"Where"`
+	Token       []string      `env:"RECOUNT_TOKEN" sep:"," xor:"auth" placeholder:"[NAME=]TOKEN" help:"An ID token, for every address or for the named cell alone. Prefer the environment: a command line is seen in the process list." group:"Who"`
+	Auth        string        `enum:"none,google" default:"none" xor:"auth" placeholder:"google" help:"'google' takes a token for each address from Application Default Credentials." group:"Who"`
+	Timeout     time.Duration `default:"90s" help:"How long one request may take." group:"How"`
+	JSON        bool          `name:"json" help:"Print one JSON object on standard output, for machines." group:"How"`
+}
+
+// exit is an error that only carries an exit code: what there was to say has been said.
+type exit int
+
+// Error names the code.
+func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// usageError is something that the person who typed can mend.
+type usageError struct{ text string }
+
+// Error is the sentence.
+func (e *usageError) Error() string { return e.text }
+
+func usagef(format string, args ...any) error { return &usageError{text: fmt.Sprintf(format, args...)} }
+
+// Run carries out one command line on the process's own streams and answers its exit code. When ctx ends it stops
+// waiting and answers 130.
+func Run(ctx context.Context, args []string, version string) int {
+	screen := newScreen(os.Stdout, os.Stderr)
+	err := run(ctx, args, versionOr(version), os.Stdin, screen)
+	var code exit
+	var usage *usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &code):
+		return int(code)
+	case errors.As(err, &usage):
+		screen.note("recount: %s", usage.text)
+		return exitUsage
+	default:
+		screen.note("recount: %s", err)
+		return exitFailed
+	}
+}
+
+func run(ctx context.Context, args []string, version string, stdin *os.File, screen *screen) error {
+	var c command
+	parser, err := kong.New(
+		&c, kong.Name("recount"), kong.Description(description), kong.Vars{"version": "recount " + version},
+		kong.Writers(screen.out, screen.err), kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+	)
+	if err != nil {
+		return fmt.Errorf("reading the command's own definition: %w", err)
+	}
+	parsed, err := parser.Parse(args)
+	if err != nil {
+		return usagef("%s\nTry `recount --help`.", withoutValues(err.Error(), args))
+	}
+	s, err := newSession(ctx, &c.globals, version, stdin, screen)
+	if err != nil {
+		return err
+	}
+	parsed.BindTo(ctx, (*context.Context)(nil))
+	return parsed.Run(s) //nolint:wrapcheck // our own error, carried through
+}
+
+// withoutValues takes what was typed out of a parse error, unless it is a flag's or a command's name: it may be an
+// identity in the wrong place.
+func withoutValues(problem string, args []string) string {
+	for _, arg := range args {
+		value := arg
+		if strings.HasPrefix(arg, "-") {
+			_, value, _ = strings.Cut(arg, "=")
+		}
+		if len(value) > 0 && !commandWords[value] {
+			problem = strings.ReplaceAll(problem, value, "(what you typed)")
+		}
+	}
+	return problem
+}
+
+var commandWords = map[string]bool{
+	"erase": true, "access": true, "health": true, "coverage": true, "journal": true, "purge": true, "check-peer": true,
+}
+
+// session is what a command works with.
+type session struct {
+	*screen
+	stdin       *os.File
+	coordinator target
+	cells       []target
+	call        *caller
+	json        bool
+}
+
+// everyone is the coordinator's own cell and every other.
+func (s *session) everyone() []target { return append([]target{s.coordinator}, s.cells...) }
+
+func newSession(ctx context.Context, g *globals, version string, stdin *os.File, screen *screen) (*session, error) {
+	coordinator, err := newTarget(coordinatorCell, g.Coordinator)
+	if err != nil {
+		return nil, err
+	}
+	cells, err := newTargets(g.Cell)
+	if err != nil {
+		return nil, err
+	}
+	if g.Timeout <= 0 {
+		return nil, usagef("--timeout must be positive")
+	}
+	tokens, err := newTokens(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	return &session{
+		screen: screen, stdin: stdin, coordinator: coordinator, cells: cells, json: g.JSON,
+		call: newCaller(tokens, g.Timeout, version),
+	}, nil
+}
+
+// interrupted reports whether the person has stopped the command.
+func interrupted(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
+
+// versionOr falls back to what the toolchain wrote into the binary.
+func versionOr(version string) string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+func closeQuietly(c io.Closer) { _ = c.Close() }
