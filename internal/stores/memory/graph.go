@@ -68,6 +68,13 @@ func NewGraph(table stores.Table) (*Graph, error) {
 	}, nil
 }
 
+// Reset empties the graph, for a replay from the start.
+func (g *Graph) Reset() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.nodes, g.records = map[nodeKey]*node{}, map[recordKey]*edge{}
+}
+
 // Name is the table's store.
 func (g *Graph) Name() string { return g.table.Store }
 

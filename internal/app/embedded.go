@@ -1,0 +1,67 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"recount/internal/cell"
+	"recount/internal/intake"
+	"recount/internal/stores"
+	"recount/internal/stores/sqlite"
+)
+
+// embedded opens a cell's own tables in DATA_DIR.
+func embedded(ctx context.Context, s *Service, name string) (*assembly, error) {
+	a := &assembly{}
+	dir := s.dataDir(name)
+	lock, err := newDirLock(dir)
+	if err != nil {
+		return nil, err
+	}
+	if name != "graph" { // a second graph instance waits for the lock, not ready, as on GCP
+		if err := lock.wait(ctx, 5*time.Second); err != nil {
+			return nil, err
+		}
+	}
+	a.close = append(a.close, lock.release)
+	db, err := sqlite.Open(ctx, filepath.Join(dir, "recount.db"))
+	if err != nil {
+		return a, fmt.Errorf("opening the database: %w", err)
+	}
+	a.close = append(a.close, db.Close)
+	var covered []stores.Table
+	open := func(k intake.Kind) (*sqlite.Table, error) {
+		covered = append(covered, k.Table)
+		return db.Table(ctx, k.Table)
+	}
+	switch name {
+	case "ingest":
+		err = each(open, a.simply, intake.Events())
+	case "causal":
+		err = each(open, a.simply, intake.Holdouts(), intake.Outcomes())
+	case "scoring":
+		err = each(open, func(t *sqlite.Table, k intake.Kind) error { return a.cached(t, k) }, intake.Scores())
+	case "graph":
+		err = each(open, func(t *sqlite.Table, _ intake.Kind) error { return a.graph(t, "sqlite", lock) }, intake.Edges())
+	}
+	a.surveys = append(a.surveys, cell.Survey{Surveyor: db, Covered: covered})
+	return a, err
+}
+
+func (a *assembly) simply(t *sqlite.Table, k intake.Kind) error { a.alone(t, k); return nil }
+
+// each opens the table of every kind and adds it.
+func each[T any](open func(intake.Kind) (T, error), add func(T, intake.Kind) error, kinds ...intake.Kind) error {
+	for _, k := range kinds {
+		table, err := open(k)
+		if err != nil {
+			return fmt.Errorf("opening %s: %w", k.Table.Name, err)
+		}
+		if err := add(table, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
