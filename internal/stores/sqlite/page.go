@@ -82,6 +82,20 @@ func (l layout) isPointerMap(pgno uint32) bool {
 	return first == pgno
 }
 
+// holdsResidue reports whether a gap holds more than the pointers of cells that were deleted from the end of the list.
+// SQLite leaves those behind with every delete. They are offsets, and hold no text: where one's high byte could be a
+// character, it counts as residue.
+func (l layout) holdsResidue(gap []byte) bool {
+	for len(gap) >= 2 {
+		offset := int(binary.BigEndian.Uint16(gap))
+		if offset == 0 || offset >= l.usable || gap[0] >= ' ' {
+			break
+		}
+		gap = gap[2:]
+	}
+	return !allZero(gap)
+}
+
 func allZero(b []byte) bool {
 	for ; len(b) >= 8; b = b[8:] {
 		if binary.LittleEndian.Uint64(b) != 0 {

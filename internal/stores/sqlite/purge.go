@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -100,7 +99,7 @@ func (w *writer) scrubGaps() error {
 			return err
 		}
 		from, to, ok := l.gap(pgno, page)
-		if !ok || allZero(page[from:to]) {
+		if !ok || !l.holdsResidue(page[from:to]) {
 			continue
 		}
 		clear(page[from:to])
@@ -119,7 +118,7 @@ func (w *writer) suspects(l layout) ([]uint32, error) {
 	}
 	seen := map[uint32]bool{}
 	err = readLog(file, func(pgno uint32, page []byte) {
-		if from, to, ok := l.gap(pgno, page); ok && !allZero(page[from:to]) {
+		if from, to, ok := l.gap(pgno, page); ok && l.holdsResidue(page[from:to]) {
 			seen[pgno] = true
 		}
 	})
@@ -146,7 +145,7 @@ func (w *writer) page(pgno uint32) ([]byte, error) {
 			return nil, named(err)
 		}
 	}
-	return bytes.Clone(page), named(rows.Err())
+	return page, named(rows.Err())
 }
 
 // truncate moves the log into the database and empties it. The pragma reports a log that a reader keeps in a column,
