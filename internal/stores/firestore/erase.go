@@ -58,23 +58,27 @@ func (c *Collection) Delete(ctx context.Context, s subject.Subject) (int64, erro
 
 // Counts is Count of many subjects, with as many in one query as Firestore takes.
 func (c *Collection) Counts(ctx context.Context, subjects []subject.Subject) ([]int64, error) {
-	totals := map[subject.Subject]int64{}
+	totals := totals{of: map[subject.Subject]int64{}}
 	err := c.eachQuery(subjects, func(tenant string, ids []string) error {
-		return c.tally(ctx, tenant, ids, totals)
+		return c.tally(ctx, tenant, ids, &totals)
 	})
 	if err != nil {
 		return nil, failed(ctx, err, subject.ReasonCountFailed)
 	}
 	counts := make([]int64, len(subjects))
 	for i, s := range subjects {
-		counts[i] = totals[s]
+		counts[i] = totals.of[s]
 	}
 	return counts, nil
 }
 
+type totals struct {
+	mu sync.Mutex
+	of map[subject.Subject]int64
+}
+
 // tally adds what the identities' documents come to.
-func (c *Collection) tally(ctx context.Context, tenant string, ids []string, totals map[subject.Subject]int64) error {
-	var mu sync.Mutex
+func (c *Collection) tally(ctx context.Context, tenant string, ids []string, totals *totals) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	var listing error
@@ -85,11 +89,11 @@ func (c *Collection) tally(ctx context.Context, tenant string, ids []string, tot
 		}
 		group.Go(func() error {
 			n, err := c.weight(ctx, m)
-			mu.Lock()
-			defer mu.Unlock()
+			totals.mu.Lock()
+			defer totals.mu.Unlock()
 			for _, id := range c.identities(m) {
 				if s, invalid := subject.New(tenant, id); invalid == nil {
-					totals[s] += n
+					totals.of[s] += n
 				}
 			}
 			return err
@@ -116,75 +120,77 @@ func (c *Collection) weight(ctx context.Context, m match) (n int64, err error) {
 
 // DeleteAll is Delete of many subjects. What can't be deleted does not stop the rest; the error is the worst that was
 // met, a *subject.NotYet only when nothing else was.
-func (c *Collection) DeleteAll(ctx context.Context, subjects []subject.Subject) (deleted int64, err error) {
-	listing := c.eachQuery(subjects, func(tenant string, ids []string) error {
+func (c *Collection) DeleteAll(ctx context.Context, subjects []subject.Subject) (int64, error) {
+	var sum outcome
+	err := c.eachQuery(subjects, func(tenant string, ids []string) error {
 		var page []match
-		flush := func() {
-			n, failure := c.erasePage(ctx, page)
-			deleted += n
-			err = worse(err, undeleted(ctx, failure))
-			page = page[:0]
-		}
-		for m, failure := range c.matches(ctx, tenant, ids, "", false) {
-			if failure != nil {
-				err = worse(err, undeleted(ctx, failure))
+		for m, err := range c.matches(ctx, tenant, ids, "", false) {
+			if err != nil {
+				sum.add(0, undeleted(ctx, err))
 				break
 			}
 			if page = append(page, m); len(page) == namePage {
-				flush()
+				c.erasePage(ctx, page, &sum)
+				page = page[:0]
 			}
 		}
-		flush()
+		c.erasePage(ctx, page, &sum)
 		return ctx.Err()
 	})
-	return deleted, worse(err, failed(ctx, listing, subject.ReasonDeleteFailed))
+	sum.add(0, failed(ctx, err, subject.ReasonDeleteFailed))
+	return sum.deleted, sum.err
 }
 
-func (c *Collection) erasePage(ctx context.Context, page []match) (deleted int64, err error) {
+// outcome is what several deletes came to.
+type outcome struct {
+	mu      sync.Mutex
+	deleted int64
+	err     error
+}
+
+func (o *outcome) add(n int64, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.deleted += n
+	o.err = worse(o.err, err)
+}
+
+func (c *Collection) erasePage(ctx context.Context, page []match, sum *outcome) {
 	if c.ours() {
 		refs := make([]*fs.DocumentRef, len(page))
 		for i, m := range page {
 			refs[i] = m.ref
 		}
-		return c.client.bulkDelete(ctx, refs)
+		sum.add(c.client.bulkDelete(ctx, refs))
+		return
 	}
-	var mu sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(parallel)
 	for _, m := range page {
 		group.Go(func() error {
-			n, failure := c.client.eraseTree(ctx, m)
-			mu.Lock()
-			defer mu.Unlock()
-			deleted += n
-			err = worse(err, undeleted(ctx, failure))
+			n, err := c.client.eraseTree(ctx, m)
+			sum.add(n, undeleted(ctx, err))
 			return nil // the others go on
 		})
 	}
-	_ = group.Wait()
-	return deleted, err
+	_ = group.Wait() // nobody answers an error
 }
 
-// eachQuery cuts subjects into what one query may name.
+// eachQuery cuts subjects into what one query may name, and does a few of them at once.
 func (c *Collection) eachQuery(subjects []subject.Subject, work func(tenant string, ids []string) error) error {
-	var tenants []string
 	ids, seen := map[string][]string{}, map[subject.Subject]bool{}
 	for _, s := range subjects {
-		if seen[s] {
-			continue
-		}
-		seen[s] = true
-		if ids[s.Tenant()] == nil {
-			tenants = append(tenants, s.Tenant())
-		}
-		ids[s.Tenant()] = append(ids[s.Tenant()], s.Identity())
-	}
-	for _, tenant := range tenants {
-		for chunk := range slices.Chunk(ids[tenant], c.idsPerQuery()) {
-			if err := work(tenant, chunk); err != nil {
-				return err
-			}
+		if !seen[s] {
+			seen[s] = true
+			ids[s.Tenant()] = append(ids[s.Tenant()], s.Identity())
 		}
 	}
-	return nil
+	var group errgroup.Group
+	group.SetLimit(queries)
+	for tenant, all := range ids {
+		for chunk := range slices.Chunk(all, c.idsPerQuery()) {
+			group.Go(func() error { return work(tenant, chunk) })
+		}
+	}
+	return group.Wait() //nolint:wrapcheck // our own
 }

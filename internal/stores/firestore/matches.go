@@ -16,7 +16,8 @@ import (
 const (
 	namePage     = 300 // documents per query when only keys are read
 	documentPage = 50  // when whole documents are, of up to 1 MiB each
-	parallel     = 16  // calls at once for one operation
+	parallel     = 16  // calls at once for the documents of one query
+	queries      = 4   // queries at once for one operation
 	disjunctions = 30  // equalities that one query may combine with "or"
 	maxIDBytes   = 1500
 )
