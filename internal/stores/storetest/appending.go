@@ -64,6 +64,25 @@ func testAppend(t *testing.T, b *bench) {
 	check(a.append(t, row(tenant, "crm", "1", "alice"), row(tenant, "crm", "2", "bob")), true, false)
 	b.wantCount(t, who(t, "alice"), 1)
 	testAppendKeys(t, b, a)
+	testAppendMany(t, b, a)
+}
+
+// testAppendMany repeats records at the far end of a large call, and in the next one.
+func testAppendMany(t *testing.T, b *bench, a appender) {
+	t.Helper()
+	const n = 900
+	var rows []stores.Row
+	for i := range n {
+		rows = append(rows, NewRow(b.table, tenant, "many", fmt.Sprint(i%(n-2)), "dave"))
+	}
+	for call, want := range []bool{true, false} {
+		for i, created := range a.append(t, rows...) {
+			if created != (want && i < n-2) {
+				t.Fatalf("call %d, row %d: created = %t", call, i, created)
+			}
+		}
+	}
+	b.wantCount(t, who(t, "dave"), n-2)
 }
 
 // testAppendKeys writes records whose references only differ in what a careless key would lose.

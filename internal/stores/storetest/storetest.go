@@ -66,6 +66,7 @@ func runTable(t *testing.T, h Harness, table stores.Table) {
 		{"compares identities byte for byte", testLookalikes},
 		{"keeps tenants apart", testTenants},
 		{"deletes for good, and again", testDeletes},
+		{"deletes many rows", testManyRows},
 		{"counts a row that names the subject in several columns once", testSeveralColumns},
 		{"answers an error for a context that has ended", testCancelled},
 		{"batches", testBatch},
