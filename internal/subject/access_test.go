@@ -67,12 +67,30 @@ func TestAPageTokenServesItsStoreSubjectAndCallerOnly(t *testing.T) {
 	other := accessor(many, few)
 	other.Cell = "d"
 	for name, ask := range map[string]func() error{
-		"another subject": func() error { _, err := a.Access(t.Context(), bob, PageRequest{Token: token, Caller: "dsar"}); return err },
-		"another tenant":  func() error { _, err := a.Access(t.Context(), aliceElsewhere, PageRequest{Token: token, Caller: "dsar"}); return err },
-		"another caller":  func() error { _, err := a.Access(t.Context(), alice, PageRequest{Token: token, Caller: "eve"}); return err },
-		"another cell":    func() error { _, err := other.Access(t.Context(), alice, PageRequest{Token: token, Caller: "dsar"}); return err },
-		"a changed token": func() error { _, err := a.Access(t.Context(), alice, PageRequest{Token: "A" + token[1:], Caller: "dsar"}); return err },
-		"no token at all": func() error { _, err := a.Access(t.Context(), alice, PageRequest{Token: "!", Caller: "dsar"}); return err },
+		"another subject": func() error {
+			_, err := a.Access(t.Context(), bob, PageRequest{Token: token, Caller: "dsar"})
+			return err
+		},
+		"another tenant": func() error {
+			_, err := a.Access(t.Context(), aliceElsewhere, PageRequest{Token: token, Caller: "dsar"})
+			return err
+		},
+		"another caller": func() error {
+			_, err := a.Access(t.Context(), alice, PageRequest{Token: token, Caller: "eve"})
+			return err
+		},
+		"another cell": func() error {
+			_, err := other.Access(t.Context(), alice, PageRequest{Token: token, Caller: "dsar"})
+			return err
+		},
+		"a changed token": func() error {
+			_, err := a.Access(t.Context(), alice, PageRequest{Token: "A" + token[1:], Caller: "dsar"})
+			return err
+		},
+		"no token at all": func() error {
+			_, err := a.Access(t.Context(), alice, PageRequest{Token: "!", Caller: "dsar"})
+			return err
+		},
 	} {
 		if err := ask(); !errors.Is(err, ErrPageToken) {
 			t.Errorf("%s: %v", name, err)
