@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"recount/internal/cell"
 	"recount/internal/intake"
 	"recount/internal/stores"
+	"recount/internal/stores/bigquery"
 	"recount/internal/stores/memory"
 	"recount/internal/subject"
 )
@@ -24,7 +24,10 @@ type assembly struct {
 	close   []func() error // in the order of opening
 	lease   *replayedLease // of the graph, nil for the others
 	journal string         // graph: "sqlite", "firestore", "off"
-	purge   func(ctx context.Context, project string) (int64, error)
+	// bigquery is the cell's own dataset, which has the audit table too; nil where there is none.
+	bigquery *bigquery.Client
+	// purge empties a graph journal that is switched off; nil but on such a graph cell.
+	purge func(ctx context.Context, project string) (int64, error)
 }
 
 // closeAll closes in reverse order and answers every error.
@@ -118,9 +121,4 @@ func newGraph(kind intake.Kind) (*memory.Graph, error) {
 		return nil, fmt.Errorf("making the graph: %w", err)
 	}
 	return graph, nil
-}
-
-// withDeadline bounds the opening of a store at the start.
-func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, 30*time.Second)
 }

@@ -12,6 +12,9 @@ import (
 	"recount/internal/stores/sqlite"
 )
 
+// lockPatience is how long a start waits for a predecessor that is just stopping.
+const lockPatience = 5 * time.Second
+
 // embedded opens a cell's own tables in DATA_DIR.
 func embedded(ctx context.Context, s *Service, name string) (*assembly, error) {
 	a := &assembly{}
@@ -21,7 +24,7 @@ func embedded(ctx context.Context, s *Service, name string) (*assembly, error) {
 		return nil, err
 	}
 	if name != "graph" { // a second graph instance waits for the lock, not ready, as on GCP
-		if err := lock.wait(ctx, 5*time.Second); err != nil {
+		if err := lock.wait(ctx, lockPatience); err != nil {
 			return nil, err
 		}
 	}
