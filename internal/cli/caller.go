@@ -77,8 +77,7 @@ type message struct {
 	contentType  string
 	body         []byte
 	limit        int64 // of the answer, in bytes
-	headers      map[string]string
-	anonymous    bool // without a token
+	anonymous    bool  // without a token
 }
 
 // answer is one HTTP response, whatever its code.
@@ -93,38 +92,36 @@ type answer struct {
 func (c *caller) send(ctx context.Context, to target, m message) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
+	got := answer{requestID: uuid.NewString()}
 	request, err := http.NewRequestWithContext(ctx, m.method, to.at(m.path), bytes.NewReader(m.body))
 	if err != nil {
-		return answer{}, &callError{reason: subject.ReasonPeerUnreachable, hint: "the address can't be called"}
+		return got, &callError{reason: subject.ReasonPeerUnreachable, hint: "the address can't be called"}
 	}
-	requestID := uuid.NewString()
-	request.Header.Set("X-Request-ID", requestID)
+	request.Header.Set("X-Request-ID", got.requestID)
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", c.agent)
 	if m.contentType != "" {
 		request.Header.Set("Content-Type", m.contentType)
 	}
-	for name, value := range m.headers {
-		request.Header.Set(name, value)
-	}
 	if !m.anonymous {
 		if err := c.authorise(ctx, request, to); err != nil {
-			return answer{}, err
+			return got, err
 		}
 	}
 	response, err := c.transport.RoundTrip(request)
 	if err != nil {
-		return answer{}, broken(ctx, err)
+		return got, broken(ctx, err)
 	}
 	defer closeQuietly(response.Body)
 	body, err := io.ReadAll(io.LimitReader(response.Body, m.limit+1))
 	switch {
 	case err != nil:
-		return answer{}, broken(ctx, err)
+		return got, broken(ctx, err)
 	case int64(len(body)) > m.limit:
-		return answer{}, &callError{reason: subject.ReasonPeerTooLarge, hint: fmt.Sprintf("the answer is over %d MiB", m.limit>>20)}
+		return got, &callError{reason: subject.ReasonPeerTooLarge, hint: fmt.Sprintf("the answer is over %d MiB", m.limit>>20)}
 	}
-	return answer{code: response.StatusCode, header: response.Header, body: body, requestID: requestID}, nil
+	got.code, got.header, got.body = response.StatusCode, response.Header, body
+	return got, nil
 }
 
 // authorise puts the token into both headers: a platform in front may take one of them off (design section 8).

@@ -165,6 +165,20 @@ func newSession(ctx context.Context, g *globals, version string, stdin *os.File,
 // interrupted reports whether the person has stopped the command.
 func interrupted(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
+// await does something that can't be interrupted, such as reading from a terminal, for as long as nobody stops the
+// command. It answers false when somebody did; the work is then left to end with the process.
+func await[T any](ctx context.Context, work func() T) (T, bool) {
+	done := make(chan T, 1)
+	go func() { done <- work() }()
+	select {
+	case result := <-done:
+		return result, true
+	case <-ctx.Done():
+		var none T
+		return none, false
+	}
+}
+
 // versionOr falls back to what the toolchain wrote into the binary.
 func versionOr(version string) string {
 	if version != "" {

@@ -37,7 +37,7 @@ type eraser struct {
 
 // Run erases, and answers the exit code of the worst status.
 func (c *eraseCmd) Run(ctx context.Context, s *session) error {
-	people, err := c.people(s)
+	people, err := c.people(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (e *eraser) pass(ctx context.Context, todo []int) (again []int, after time.
 	e.progress = e.newProgress(len(todo))
 	defer e.progress.stop()
 	for len(todo) > 0 {
-		chunk := todo[:min(len(todo), wire.MaxBatch)]
+		chunk := todo[:e.fitting(todo)]
 		todo = todo[len(chunk):]
 		err := e.ask(ctx, chunk)
 		e.progress.add(len(chunk))
@@ -100,6 +100,21 @@ func (e *eraser) pass(ctx context.Context, todo []int) (again []int, after time.
 		break
 	}
 	return again, after
+}
+
+// maxBatchBytes keeps a request below the size that a coordinator takes (1 MiB), with room for its other fields.
+const maxBatchBytes = 1<<20 - 4<<10
+
+// fitting is how many people go into one request.
+func (e *eraser) fitting(todo []int) int {
+	size := 0
+	for n, i := range todo {
+		size += 6*len(e.people[i].Identity()) + 3 // JSON may write a byte as six
+		if n == wire.MaxBatch || n > 0 && size > maxBatchBytes {
+			return n
+		}
+	}
+	return len(todo)
 }
 
 // ask sends one request and fills in what its answer is good for. The error is one that the next request would meet too.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -25,7 +26,7 @@ type person struct {
 
 // people reads and checks them all before anything is sent. Identities that are repeated are sent once. No error holds
 // an identity.
-func (w who) people(s *session) ([]person, error) {
+func (w who) people(ctx context.Context, s *session) ([]person, error) {
 	if err := subject.CheckTenant(w.Tenant); err != nil {
 		return nil, usagef("--tenant: %s", err)
 	}
@@ -53,7 +54,18 @@ func (w who) people(s *session) ([]person, error) {
 		defer closeQuietly(file)
 		in = file
 	}
-	return readPeople(in, w.Tenant, s.note)
+	type read struct {
+		people []person
+		err    error
+	}
+	got, done := await(ctx, func() read {
+		people, err := readPeople(in, w.Tenant, s.note)
+		return read{people, err}
+	})
+	if !done {
+		return nil, exit(exitInterrupted)
+	}
+	return got.people, got.err
 }
 
 const byteOrderMark = "\ufeff"

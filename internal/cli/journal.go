@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"recount/internal/wire"
+)
+
+const graphCell = "graph"
+
+type journalCmd struct {
+	Purge purgeCmd `cmd:"" help:"Empty the graph's journal of a project that is no longer configured."`
+}
+
+type purgeCmd struct {
+	Project string `required:"" placeholder:"PROJECT" help:"The project whose Firestore holds the journal."`
+	Yes     bool   `help:"Don't ask. For scripts."`
+}
+
+// Help is shown below the flags.
+func (purgeCmd) Help() string {
+	return `A journal that was on and is now unset still holds people's edges, and no erasure reaches them. This deletes every edge of
+it, everybody's, for good. On a terminal you type the project's name to go on; a script says --yes.`
+}
+
+// journalRequest is the body of graph/journal:purge.
+type journalRequest struct {
+	Project string `json:"project"`
+}
+
+// journalAnswer is what the graph cell says: remaining is its count after the delete.
+type journalAnswer struct {
+	Deleted   wire.PeerCount `json:"deleted"`
+	Remaining wire.PeerCount `json:"remaining"`
+}
+
+// Run asks first, then the graph cell.
+func (c *purgeCmd) Run(ctx context.Context, s *session) error {
+	at := slices.IndexFunc(s.cells, func(t target) bool { return t.name == graphCell })
+	if at < 0 {
+		return usagef("the graph cell has no address: --cell graph=URL")
+	}
+	if !c.Yes {
+		if err := s.confirm(ctx, c.Project); err != nil {
+			return err
+		}
+	}
+	got, err := s.call.post(ctx, s.cells[at], "/v1/intent/graph/journal:purge", journalRequest{Project: c.Project}, maxAnswer)
+	if interrupted(ctx) {
+		s.note("Interrupted. A purge that has started goes on; run the command again to see it counted.")
+		return exit(exitInterrupted)
+	}
+	if err == nil && got.code != http.StatusOK {
+		err = got.refusal()
+	}
+	var said journalAnswer
+	if err == nil && decodeLoosely(got.body, &said) != nil {
+		err = fmt.Errorf("the answer is not JSON of the contract")
+	}
+	deleted, _ := said.Deleted.Count()
+	remaining, _ := said.Remaining.Count()
+	if err == nil && !remaining.IsZero() {
+		err = fmt.Errorf("the journal was not counted empty after the purge (remaining %s)", remaining)
+	}
+	if s.json {
+		status := "purged"
+		if err != nil {
+			status = "failed"
+		}
+		if writeErr := s.writeJSON(map[string]any{
+			"status": status, "project": c.Project, "deleted": deleted, "remaining": remaining,
+		}); writeErr != nil {
+			return writeErr
+		}
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("the journal is not purged: %w", err)
+	case !s.json:
+		s.say("%s %s: %s deleted, and 0 counted afterwards.", s.good(true), s.paint(bold, "purged"), edges(deleted.Value()))
+	}
+	return nil
+}
+
+func edges(n int64, measured bool) string {
+	if !measured {
+		return "an unknown number of edges"
+	}
+	return plural(int(n), "edge")
+}
+
+// confirm has the person type the project's name.
+func (s *session) confirm(ctx context.Context, project string) error {
+	if !isTerminal(s.stdin) {
+		return usagef("this deletes everybody's edges for good: say --yes where there is no terminal to ask on")
+	}
+	_, _ = fmt.Fprintf(s.err, "This deletes every edge in the journal of %s, everybody's, for good.\nType the project's name to go on: ", printable(project))
+	line, answered := await(ctx, func() string {
+		line, _ := bufio.NewReader(s.stdin).ReadString('\n') // a broken-off line is just not the name
+		return strings.TrimSpace(line)
+	})
+	if !answered {
+		s.note("")
+		return exit(exitInterrupted)
+	}
+	if line != project {
+		return usagef("that is not the name; nothing was deleted")
+	}
+	return nil
+}
