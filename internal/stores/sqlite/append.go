@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -64,44 +65,31 @@ func (t *Table) flatten(values []any, row stores.Row) ([]any, error) {
 	return values, nil
 }
 
-// append inserts a request's rows in few statements. When some of a statement's rows were there already, it can't
-// tell which, and the request is done again row by row.
+// errMixed says that a statement found new rows and others, and can't tell which. The request is done again row by row.
+var errMixed = errors.New("some rows of a statement were there already")
+
+// append inserts a request's rows in few statements, or row by row where the last append to the table was mixed.
 func (w *writer) append(r *request) error {
 	r.created = make([]bool, r.rows)
-	if r.rows == 1 {
-		_, err := w.insert(r, 0, 1)
-		return err
-	}
-	if err := w.exec("SAVEPOINT rows"); err != nil {
-		return err
-	}
-	mixed, err := w.insertMany(r)
-	if mixed {
-		if err := w.exec("ROLLBACK TO rows"); err != nil {
+	fresh := 0
+	for at := 0; at < r.rows; {
+		n := 1
+		if !r.table.mixed {
+			n = chunkFor(r.rows - at)
+		}
+		inserted, err := w.insert(r, at, n)
+		if err != nil {
 			return err
 		}
-		for i := range r.rows {
-			if _, err := w.insert(r, i, 1); err != nil {
-				return err
-			}
+		if inserted != 0 && inserted != n {
+			r.table.mixed = true
+			return errMixed
 		}
-	}
-	if err != nil {
-		return err
-	}
-	return w.exec("RELEASE rows")
-}
-
-// insertMany reports whether some statement found new rows and others.
-func (w *writer) insertMany(r *request) (mixed bool, err error) {
-	for at := 0; at < r.rows; {
-		n := chunkFor(r.rows - at)
-		if mixed, err = w.insert(r, at, n); mixed || err != nil {
-			return mixed, err
-		}
+		fresh += inserted
 		at += n
 	}
-	return false, nil
+	r.table.mixed = r.table.mixed && fresh != 0 && fresh != r.rows
+	return nil
 }
 
 func chunkFor(left int) int {
@@ -113,17 +101,14 @@ func chunkFor(left int) int {
 	return 1
 }
 
-// insert writes n rows in one statement.
-func (w *writer) insert(r *request, at, n int) (mixed bool, err error) {
+// insert writes n rows in one statement, and answers how many were new.
+func (w *writer) insert(r *request, at, n int) (int, error) {
 	width := len(r.table.spec.Columns)
 	inserted, err := w.execRows(r.table.insertion(n), r.values[at*width:(at+n)*width]...)
-	if err != nil {
-		return false, err
-	}
 	for i := at; i < at+n; i++ {
 		r.created[i] = inserted == int64(n)
 	}
-	return inserted != 0 && inserted != int64(n), nil
+	return int(inserted), err
 }
 
 func (t *Table) insertion(rows int) string {

@@ -15,7 +15,7 @@ const (
 	busyTimeout = time.Second            // how long another process's lock or reader is waited for
 	maxBatch    = 128                    // requests in one transaction
 	gatherFor   = 300 * time.Microsecond // see gather
-	importLimit = 16 << 20               // bytes in the log after which appends are checkpointed
+	importLimit = 64 << 20               // bytes in the log after which appends are checkpointed
 )
 
 // request is one piece of work for the writer: an append, an erasure or a set-up.
@@ -46,7 +46,7 @@ type writer struct {
 }
 
 func openWriter(ctx context.Context, db *DB) (*writer, error) {
-	pragmas := []string{"secure_delete(ON)", "synchronous(FULL)", "cache_size(-8192)"}
+	pragmas := []string{"secure_delete(ON)", "synchronous(FULL)", "cache_size(-16384)"}
 	if db.owners {
 		pragmas = append(pragmas, "foreign_keys(1)")
 	} else {
@@ -181,7 +181,7 @@ func (w *writer) transact(batch []*request, full bool) error {
 		return err
 	}
 	err := w.together(batch)
-	if err != nil && len(batch) > 1 {
+	if err != nil && (len(batch) > 1 || errors.Is(err, errMixed)) {
 		if err = w.rollback(); err == nil {
 			err = w.exec("BEGIN IMMEDIATE")
 		}
@@ -218,7 +218,10 @@ func (w *writer) apart(batch []*request) error {
 		if err := w.exec("SAVEPOINT request"); err != nil {
 			return err
 		}
-		if r.err = w.together([]*request{r}); r.err != nil {
+		for again := true; again; again = errors.Is(r.err, errMixed) { // once: a mixed append goes on row by row
+			if r.err = w.together([]*request{r}); r.err == nil {
+				break
+			}
 			if err := w.exec("ROLLBACK TO request"); err != nil {
 				return r.err // it took the whole transaction with it
 			}

@@ -16,6 +16,7 @@ type Table struct {
 	spec    stores.Table
 	columns []string // of Columns where the table is ours, else all that there are
 	sql     statements
+	mixed   bool // the writer's: the last append held new rows and others
 }
 
 var (
