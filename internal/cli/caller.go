@@ -76,8 +76,9 @@ type message struct {
 	method, path string // the path is escaped
 	contentType  string
 	body         []byte
-	limit        int64 // of the answer, in bytes
-	anonymous    bool  // without a token
+	limit        int64  // of the answer, in bytes
+	anonymous    bool   // without a token
+	requestID    string // "" draws one
 }
 
 // answer is one HTTP response, whatever its code.
@@ -92,7 +93,10 @@ type answer struct {
 func (c *caller) send(ctx context.Context, to target, m message) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	got := answer{requestID: uuid.NewString()}
+	got := answer{requestID: m.requestID}
+	if got.requestID == "" {
+		got.requestID = uuid.NewString()
+	}
 	request, err := http.NewRequestWithContext(ctx, m.method, to.at(m.path), bytes.NewReader(m.body))
 	if err != nil {
 		return got, &callError{reason: subject.ReasonPeerUnreachable, hint: "the address can't be called"}
@@ -128,7 +132,7 @@ func (c *caller) send(ctx context.Context, to target, m message) (answer, error)
 func (c *caller) authorise(ctx context.Context, request *http.Request, to target) error {
 	token, err := c.tokens.token(ctx, to)
 	if err != nil {
-		return &callError{reason: subject.ReasonPeerUnauthorised, hint: "no token could be had: " + err.Error()}
+		return &callError{reason: subject.ReasonPeerUnauthorised, hint: err.Error()}
 	}
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)

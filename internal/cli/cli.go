@@ -100,7 +100,7 @@ func run(ctx context.Context, args []string, version string, stdin *os.File, scr
 	if err != nil {
 		return usagef("%s\nTry `recount --help`.", withoutValues(err.Error(), args))
 	}
-	s, err := newSession(ctx, &c.globals, version, stdin, screen)
+	s, err := newSession(&c.globals, version, stdin, screen)
 	if err != nil {
 		return err
 	}
@@ -135,12 +135,13 @@ type session struct {
 	cells       []target
 	call        *caller
 	json        bool
+	tokens      bool // there are some to send
 }
 
 // everyone is the coordinator's own cell and every other.
 func (s *session) everyone() []target { return append([]target{s.coordinator}, s.cells...) }
 
-func newSession(ctx context.Context, g *globals, version string, stdin *os.File, screen *screen) (*session, error) {
+func newSession(g *globals, version string, stdin *os.File, screen *screen) (*session, error) {
 	coordinator, err := newTarget(coordinatorCell, g.Coordinator)
 	if err != nil {
 		return nil, err
@@ -152,12 +153,12 @@ func newSession(ctx context.Context, g *globals, version string, stdin *os.File,
 	if g.Timeout <= 0 {
 		return nil, usagef("--timeout must be positive")
 	}
-	tokens, err := newTokens(ctx, g)
+	tokens, err := newTokens(g)
 	if err != nil {
 		return nil, err
 	}
 	return &session{
-		screen: screen, stdin: stdin, coordinator: coordinator, cells: cells, json: g.JSON,
+		screen: screen, stdin: stdin, coordinator: coordinator, cells: cells, json: g.JSON, tokens: len(g.Token) > 0 || g.Auth != "none",
 		call: newCaller(tokens, g.Timeout, version),
 	}, nil
 }

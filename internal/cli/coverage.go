@@ -20,18 +20,12 @@ name looks like a person's key and that no store counts by: either a store is mi
 Exits 0 when there are none, 1 when there are (for CI), 4 when a cell can't be asked.`
 }
 
-// suspect is a column that may hold people and belongs to no store.
-type suspect struct {
-	Table  string `json:"table"`
-	Column string `json:"column"`
-}
-
 // coverage is what one cell found.
 type coverage struct {
-	Cell     string    `json:"cell"`
-	Status   string    `json:"status"` // "surveyed", "failed"
-	Suspects []suspect `json:"suspects"`
-	Detail   string    `json:"detail"`
+	Cell     string         `json:"cell"`
+	Status   string         `json:"status"` // "surveyed", "failed"
+	Suspects []wire.Suspect `json:"suspects"`
+	Detail   string         `json:"detail"`
 }
 
 // Run asks everybody at once.
@@ -74,7 +68,7 @@ func (coverageCmd) Run(ctx context.Context, s *session) error {
 }
 
 func (s *session) coverage(ctx context.Context, t target) coverage {
-	c := coverage{Cell: t.name, Status: "failed", Suspects: []suspect{}}
+	c := coverage{Cell: t.name, Status: "failed", Suspects: []wire.Suspect{}}
 	got, err := s.call.get(ctx, t, "/v1/intent/coverage")
 	if err == nil && got.code != http.StatusOK {
 		err = got.refusal()
@@ -83,7 +77,7 @@ func (s *session) coverage(ctx context.Context, t target) coverage {
 		c.Suspects, err = readCoverage(got.body, t.name)
 	}
 	if err != nil {
-		c.Detail, c.Suspects = err.Error(), []suspect{}
+		c.Detail, c.Suspects = err.Error(), []wire.Suspect{}
 		return c
 	}
 	c.Status = "surveyed"
@@ -91,10 +85,10 @@ func (s *session) coverage(ctx context.Context, t target) coverage {
 }
 
 // readCoverage reads a cell's answer. A missing list is no empty one.
-func readCoverage(body []byte, cell string) ([]suspect, error) {
+func readCoverage(body []byte, cell string) ([]wire.Suspect, error) {
 	var said struct {
-		Cell     wire.PeerText `json:"cell"`
-		Suspects *[]suspect    `json:"suspects"`
+		Cell     wire.PeerText   `json:"cell"`
+		Suspects *[]wire.Suspect `json:"suspects"`
 	}
 	if err := decodeLoosely(body, &said); err != nil || said.Suspects == nil {
 		return nil, fmt.Errorf("the answer is not JSON of the contract")
@@ -102,9 +96,9 @@ func readCoverage(body []byte, cell string) ([]suspect, error) {
 	if string(said.Cell) != cell {
 		return nil, fmt.Errorf("another cell answers there, by the name of %q", printable(string(said.Cell)))
 	}
-	out := []suspect{}
+	out := []wire.Suspect{}
 	for _, found := range *said.Suspects {
-		out = append(out, suspect{Table: printable(found.Table), Column: printable(found.Column)})
+		out = append(out, wire.Suspect{Table: printable(found.Table), Column: printable(found.Column)})
 	}
 	return out, nil
 }

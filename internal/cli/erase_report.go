@@ -45,12 +45,6 @@ func (e *eraser) reportOne(o outcome) {
 	e.field("request_id", o.requestID)
 }
 
-func (e *eraser) field(name, value string) {
-	if value != "" {
-		e.say("  %s  %s", e.paint(faint, fmt.Sprintf("%-11s", name)), value)
-	}
-}
-
 // verdict is one line. The word erased stands in it only when every receipt folds to it.
 func (e *eraser) verdict(o outcome) string {
 	byStatus, cells, deleted := map[subject.Status]int{}, map[string]bool{}, int64(0)

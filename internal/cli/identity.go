@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"os"
 	"strings"
@@ -45,11 +44,7 @@ func (w who) people(ctx context.Context, s *session) ([]person, error) {
 	} else {
 		file, err := os.Open(w.IdentityFile)
 		if err != nil {
-			var path *os.PathError
-			if errors.As(err, &path) {
-				err = path.Err
-			}
-			return nil, usagef("--identity-file can't be read: %s", err)
+			return nil, usagef("--identity-file can't be read: %s", bare(err))
 		}
 		defer closeQuietly(file)
 		in = file

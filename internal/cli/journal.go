@@ -28,13 +28,9 @@ func (purgeCmd) Help() string {
 it, everybody's, for good. On a terminal you type the project's name to go on; a script says --yes.`
 }
 
-// journalRequest is the body of graph/journal:purge.
-type journalRequest struct {
-	Project string `json:"project"`
-}
-
 // journalAnswer is what the graph cell says: remaining is its count after the delete.
 type journalAnswer struct {
+	Cell      wire.PeerText  `json:"cell"`
 	Deleted   wire.PeerCount `json:"deleted"`
 	Remaining wire.PeerCount `json:"remaining"`
 }
@@ -50,7 +46,7 @@ func (c *purgeCmd) Run(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	got, err := s.call.post(ctx, s.cells[at], "/v1/intent/graph/journal:purge", journalRequest{Project: c.Project}, maxAnswer)
+	got, err := s.call.post(ctx, s.cells[at], "/v1/intent/graph/journal:purge", wire.PurgeRequest{Project: c.Project}, maxAnswer)
 	if interrupted(ctx) {
 		s.note("Interrupted. A purge that has started goes on; run the command again to see it counted.")
 		return exit(exitInterrupted)
@@ -61,6 +57,9 @@ func (c *purgeCmd) Run(ctx context.Context, s *session) error {
 	var said journalAnswer
 	if err == nil && decodeLoosely(got.body, &said) != nil {
 		err = fmt.Errorf("the answer is not JSON of the contract")
+	}
+	if err == nil && said.Cell != graphCell {
+		err = fmt.Errorf("another cell answers there, by the name of %q", printable(string(said.Cell)))
 	}
 	deleted, _ := said.Deleted.Count()
 	remaining, _ := said.Remaining.Count()

@@ -56,6 +56,13 @@ func (s *screen) writeJSON(v any) error {
 	return nil
 }
 
+// field prints a name and its value, unless that is empty.
+func (s *screen) field(name, value string) {
+	if value != "" {
+		s.say("  %s  %s", s.paint(faint, fmt.Sprintf("%-11s", name)), value)
+	}
+}
+
 const (
 	green  = "32"
 	yellow = "33"

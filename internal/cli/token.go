@@ -3,12 +3,17 @@ package cli
 import (
 	"context"
 	"strings"
+	"sync"
 
+	"recount/internal/auth"
 	"recount/internal/wire"
 )
 
 // newTokens makes the source that the flags ask for.
-func newTokens(_ context.Context, g *globals) (tokenSource, error) {
+func newTokens(g *globals) (tokenSource, error) {
+	if g.Auth == "google" {
+		return &googleTokens{byAudience: map[string]*auth.Tokens{}}, nil
+	}
 	given := givenTokens{}
 	for _, pair := range g.Token {
 		name, token, named := strings.Cut(strings.TrimSpace(pair), "=")
@@ -16,16 +21,16 @@ func newTokens(_ context.Context, g *globals) (tokenSource, error) {
 			name, token = "", name
 		}
 		if named && !wire.IsName(name) || token == "" || !isToken(token) {
-			return nil, usagef("a token is given as TOKEN or NAME=TOKEN, as the service signed it")
+			return nil, usagef("a token is given as TOKEN or NAME=TOKEN, as it was signed")
 		}
 		given[name] = token
 	}
 	return given, nil
 }
 
-// isToken reports whether a text can stand in a header: a JWT is base64url and dots.
+// isToken reports whether a text can be an ID token: base64url and dots.
 func isToken(token string) bool {
-	return strings.Trim(token, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~+/=") == ""
+	return strings.Trim(token, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
 }
 
 // givenTokens are tokens by target name; "" is for every target that has none of its own.
@@ -36,4 +41,21 @@ func (g givenTokens) token(_ context.Context, to target) (string, error) {
 		return own, nil
 	}
 	return g[""], nil
+}
+
+// googleTokens takes a token for each address from Application Default Credentials.
+type googleTokens struct {
+	mu         sync.Mutex
+	byAudience map[string]*auth.Tokens
+}
+
+func (g *googleTokens) token(ctx context.Context, to target) (string, error) {
+	g.mu.Lock()
+	tokens := g.byAudience[to.audience()]
+	if tokens == nil {
+		tokens = auth.GoogleTokens(to.audience())
+		g.byAudience[to.audience()] = tokens
+	}
+	g.mu.Unlock()
+	return tokens.Token(ctx) //nolint:wrapcheck // *auth.TokenError says all that may be said
 }
