@@ -156,21 +156,45 @@ func (o *outcome) add(n int64, err error) {
 }
 
 func (c *Collection) erasePage(ctx context.Context, page []match, sum *outcome) {
-	if c.ours() {
-		refs := make([]*fs.DocumentRef, len(page))
-		for i, m := range page {
-			refs[i] = m.ref
-		}
-		sum.add(c.client.bulkDelete(ctx, refs))
+	if !c.ours() {
+		c.eraseTrees(ctx, page, sum)
 		return
 	}
+	refs := make([]*fs.DocumentRef, len(page))
+	for i, m := range page {
+		refs[i] = m.ref
+	}
+	sum.add(c.client.bulkDelete(ctx, refs))
+}
+
+// eraseTrees deletes what is below each document before the document: a crash in between leaves the keys by which the
+// rest is found. Then it looks below once more, for what was written there in the meantime. From there on the keys are
+// gone and a recount would see nothing, so what fails then is a failure for good, never *subject.NotYet.
+func (c *Collection) eraseTrees(ctx context.Context, page []match, sum *outcome) {
+	bare := make([]*fs.DocumentRef, len(page))
+	each(page, func(i int, m match) {
+		n, err := c.client.eraseBelow(ctx, m.ref)
+		sum.add(n, undeleted(ctx, err))
+		if err == nil && m.doc != nil {
+			bare[i] = m.ref
+		}
+	})
+	bare = slices.DeleteFunc(bare, func(ref *fs.DocumentRef) bool { return ref == nil })
+	sum.add(c.client.bulkDelete(ctx, bare))
+	each(bare, func(_ int, ref *fs.DocumentRef) {
+		n, err := c.client.eraseBelow(ctx, ref)
+		sum.add(n, forGood(ctx, err))
+	})
+}
+
+// each works on a few items at once.
+func each[T any](items []T, work func(i int, item T)) {
 	var group errgroup.Group
 	group.SetLimit(parallel)
-	for _, m := range page {
+	for i, item := range items {
 		group.Go(func() error {
-			n, err := c.client.eraseTree(ctx, m)
-			sum.add(n, undeleted(ctx, err))
-			return nil // the others go on
+			work(i, item)
+			return nil
 		})
 	}
 	_ = group.Wait() // nobody answers an error

@@ -30,36 +30,48 @@ type passingError struct {
 
 func (e *passingError) Error() string { return "firestore: " + e.code.String() }
 
-// mark turns the statuses that the SDK would retry into *passingError. Aborted stays: the SDK's transactions need it, and
-// give up after a few.
-func mark(ctx context.Context, err error) error {
+// mark turns the statuses that the SDK would retry into *passingError. Elsewhere than in a batch Aborted stays: the SDK's
+// transactions need it, and give up after a few.
+func mark(ctx context.Context, method string, err error) error {
 	if err == nil || errors.Is(err, io.EOF) || ctx.Err() != nil {
 		return err
 	}
-	switch code := status.Code(err); code {
+	code := status.Code(err)
+	switch code {
 	case codes.Unavailable, codes.ResourceExhausted, codes.Internal, codes.DeadlineExceeded:
 		return &passingError{code: code, cause: err}
-	default:
-		return err
+	case codes.Aborted:
+		if strings.HasSuffix(method, "/BatchWrite") {
+			return &passingError{code: code, cause: err}
+		}
 	}
+	return err
 }
 
 func markUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	return mark(ctx, next(ctx, method, req, reply, cc, opts...))
+	return mark(ctx, method, next(ctx, method, req, reply, cc, opts...))
 }
 
 func markStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	stream, err := next(ctx, desc, cc, method, opts...)
 	if err != nil {
-		return nil, mark(ctx, err)
+		return nil, mark(ctx, method, err)
 	}
-	return markedStream{stream}, nil
+	return markedStream{stream, method}, nil
 }
 
-type markedStream struct{ grpc.ClientStream }
+type markedStream struct {
+	grpc.ClientStream
 
-func (s markedStream) SendMsg(m any) error { return mark(s.Context(), s.ClientStream.SendMsg(m)) }
-func (s markedStream) RecvMsg(m any) error { return mark(s.Context(), s.ClientStream.RecvMsg(m)) }
+	method string
+}
+
+func (s markedStream) SendMsg(m any) error {
+	return mark(s.Context(), s.method, s.ClientStream.SendMsg(m))
+}
+func (s markedStream) RecvMsg(m any) error {
+	return mark(s.Context(), s.method, s.ClientStream.RecvMsg(m))
+}
 
 // attempt runs an operation that may be repeated, until it fails in passing no more or too often.
 func attempt(ctx context.Context, operation func() error) error {
@@ -152,6 +164,15 @@ func failed(ctx context.Context, err error, otherwise subject.Reason) error {
 func undeleted(ctx context.Context, err error) error {
 	if reason, passing := reasonOf(err); passing && !isVerdict(err) && ctx.Err() == nil {
 		return &subject.NotYet{Reason: reason, Cause: err}
+	}
+	return failed(ctx, err, subject.ReasonDeleteFailed)
+}
+
+// forGood is failed for what a recount would not notice.
+func forGood(ctx context.Context, err error) error {
+	var notYet *subject.NotYet
+	if errors.As(err, &notYet) {
+		return &subject.Fault{Reason: notYet.Reason, Cause: err}
 	}
 	return failed(ctx, err, subject.ReasonDeleteFailed)
 }

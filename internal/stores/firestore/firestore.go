@@ -12,8 +12,9 @@
 // An empty collection can't be told from one that is missing or was renamed: check the first counts. Documents that an
 // owner left below a parent which was deleted without them (a phantom) carry no key of the parent any more: only a table
 // whose identity is the document id (NameColumn) finds them. A value that another writer stores with another type after
-// the start is not seen by a query for a string. What is written while an erasure runs may survive it; the recount, and
-// the next erasure, see it.
+// the start is not seen by a query for a string. What is written while an erasure runs may survive it, and the recount
+// sees it, with one exception: a document that is written below another in the moment in which that one is deleted is
+// looked for once more by the erasure itself, and by nobody else if the process dies just then.
 package firestore
 
 import (

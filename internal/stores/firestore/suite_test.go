@@ -48,17 +48,11 @@ func TestTheJournalKeepsTheContractOfStores(t *testing.T) {
 
 func physical(t *testing.T, store subject.Store) int64 {
 	t.Helper()
-	var ref = func() *Collection {
-		switch s := store.(type) {
-		case *Journal:
-			return s.Collection
-		case *Collection:
-			return s
-		}
+	journal, ok := store.(*Journal)
+	if !ok {
 		t.Fatalf("a store of type %T", store)
-		return nil
-	}().ref
-	n, err := aggregate(t.Context(), ref.Query)
+	}
+	n, err := aggregate(t.Context(), journal.Collection.ref.Query)
 	if err != nil {
 		t.Fatal(err)
 	}
