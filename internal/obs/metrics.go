@@ -1,0 +1,95 @@
+package obs
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"recount/internal/subject"
+)
+
+// Metrics are the service's own figures, beside those of HTTP. Every label is bounded: cells, stores, peers, words of a
+// vocabulary.
+type Metrics struct {
+	receipts     *prometheus.CounterVec
+	erase        *prometheus.HistogramVec
+	inFlight     *prometheus.GaugeVec
+	peerFailures *prometheus.CounterVec
+	peerRetries  *prometheus.CounterVec
+	storeErrors  *prometheus.CounterVec
+	records      *prometheus.CounterVec
+	auditFailed  prometheus.Counter
+	auditDropped prometheus.Counter
+}
+
+// NewMetrics registers the metrics, with those of the process and the runtime.
+func NewMetrics(to prometheus.Registerer, cell, version string) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	m := &Metrics{
+		receipts: counter("recount_receipts_total", "Receipts of erasures, by cell, store and status.", "cell", "store", "status"),
+		erase: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "recount_erase_duration_seconds", Help: "Time of an erasure: local, of this cell's stores, or cascade.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}, []string{"scope"}),
+		inFlight:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "recount_erasures_in_flight", Help: "Erasures that are running."}, []string{"scope"}),
+		peerFailures: counter("recount_peer_failures_total", "Failed receipts of peers, by peer and reason.", "peer", "reason"),
+		peerRetries:  counter("recount_peer_retries_total", "Further attempts at a peer, by peer and what was wrong with the last one.", "peer", "reason"),
+		storeErrors:  counter("recount_store_errors_total", "Errors that stores answered, by store, step and reason.", "store", "step", "reason"),
+		records:      counter("recount_records_total", "Records taken in, by endpoint and outcome.", "endpoint", "outcome"),
+		auditFailed:  prometheus.NewCounter(prometheus.CounterOpts{Name: "recount_audit_failures_total", Help: "Audit inserts that failed and are tried again."}),
+		auditDropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "recount_audit_dropped_total", Help: "Audit rows that are lost."}),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "recount_build_info", Help: "1, with the version of the service.",
+		ConstLabels: prometheus.Labels{"cell": cell, "version": version, "go": runtime.Version()},
+	})
+	build.Set(1)
+	to.MustRegister(m.receipts, m.erase, m.inFlight, m.peerFailures, m.peerRetries, m.storeErrors, m.records, m.auditFailed, m.auditDropped,
+		build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Erasing counts an erasure in and answers what counts it out, with its receipts.
+func (m *Metrics) Erasing(scope string) (done func(receipts ...[]subject.Receipt)) {
+	started := time.Now()
+	m.inFlight.WithLabelValues(scope).Inc()
+	return func(lists ...[]subject.Receipt) {
+		m.inFlight.WithLabelValues(scope).Dec()
+		m.erase.WithLabelValues(scope).Observe(time.Since(started).Seconds())
+		for _, receipts := range lists {
+			for _, r := range receipts {
+				m.receipts.WithLabelValues(r.Cell(), r.Store(), r.Status().String()).Inc()
+			}
+		}
+	}
+}
+
+// PeerFailed counts a failed receipt of a peer.
+func (m *Metrics) PeerFailed(peer string, reason subject.Reason) {
+	m.peerFailures.WithLabelValues(peer, string(reason)).Inc()
+}
+
+// PeerRetried counts a further attempt at a peer.
+func (m *Metrics) PeerRetried(peer string, reason subject.Reason) {
+	m.peerRetries.WithLabelValues(peer, string(reason)).Inc()
+}
+
+// StoreFailed counts an error that a store answered.
+func (m *Metrics) StoreFailed(store, step string, reason subject.Reason) {
+	m.storeErrors.WithLabelValues(store, step, string(reason)).Inc()
+}
+
+// Recorded counts records that ended in one outcome.
+func (m *Metrics) Recorded(endpoint, outcome string, n int) {
+	m.records.WithLabelValues(endpoint, outcome).Add(float64(n))
+}
+
+// AuditFailed counts an insert that failed.
+func (m *Metrics) AuditFailed() { m.auditFailed.Inc() }
+
+// AuditDropped counts rows that are lost.
+func (m *Metrics) AuditDropped(rows int) { m.auditDropped.Add(float64(rows)) }
