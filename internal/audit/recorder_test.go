@@ -157,6 +157,20 @@ func TestASinkThatComesBackGetsEveryRowOnce(t *testing.T) {
 	})
 }
 
+func TestTheEndDoesNotWaitForALongPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := &table{script: slices.Repeat([]string{"missing"}, 14)}
+		r := audit.NewRecorder(sink, &tally{}, audit.DefaultCapacity)
+		r.Record(numbered(0, 3)...)
+		time.Sleep(2 * time.Minute) // the pauses are long by now
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if err := r.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestRowsOfAShortWhileShareAnInsert(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &table{}
