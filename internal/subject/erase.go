@@ -65,7 +65,7 @@ func (e *Eraser) eraseGroup(ctx context.Context, g Group, subjects []Subject) []
 	unlock, err := e.lock(ctx, g, subjects)
 	if err != nil {
 		for i, store := range g.Stores {
-			out[i] = e.judge(ctx, store, time.Now(), same(Measurement{DeleteErr: err}, len(subjects)))
+			out[i] = e.judge(ctx, store, &running, time.Now(), same(Measurement{DeleteErr: err}, len(subjects)))
 		}
 		return out
 	}
@@ -73,7 +73,7 @@ func (e *Eraser) eraseGroup(ctx context.Context, g Group, subjects []Subject) []
 		started := time.Now()
 		storeCtx, cancel := context.WithTimeout(ctx, e.Timeout)
 		m := &measuring{Eraser: e, store: store, running: &running, recountCtx: ctx}
-		out[i] = e.judge(storeCtx, store, started, m.measure(storeCtx, subjects))
+		out[i] = e.judge(storeCtx, store, &running, started, m.measure(storeCtx, subjects))
 		cancel()
 	}
 	if unlock != nil { // a hung call may still touch the store: the lock outlives it
@@ -99,12 +99,12 @@ func (e *Eraser) lock(ctx context.Context, g Group, subjects []Subject) (func(),
 }
 
 // judge turns the measurements of one store into receipts.
-func (e *Eraser) judge(ctx context.Context, store Store, started time.Time, measured []Measurement) []Receipt {
+func (e *Eraser) judge(ctx context.Context, store Store, running *sync.WaitGroup, started time.Time, measured []Measurement) []Receipt {
 	label := Label{Cell: e.Cell, Store: store.Name(), Backend: store.Backend()}
 	times := Times{Started: started, Finished: time.Now()}
 	var retentionErr error
 	if r, ok := store.(Retainer); ok {
-		times.RecoverableUntil, retentionErr = retained(ctx, r, times.Finished)
+		times.RecoverableUntil, retentionErr = call(ctx, running, func() (time.Time, error) { return r.RecoverableUntil(ctx, times.Finished) })
 	}
 	reasonFor := func(err error, otherwise Reason) Reason { return reasonOf(ctx, err, otherwise) }
 	receipts := make([]Receipt, len(measured))
@@ -119,15 +119,6 @@ func (e *Eraser) judge(ctx context.Context, store Store, started time.Time, meas
 		e.report(store, "recount", m.RecountErr)
 	}
 	return receipts
-}
-
-func retained(ctx context.Context, r Retainer, deleted time.Time) (until time.Time, err error) {
-	defer func() {
-		if recover() != nil {
-			err = &Fault{Reason: ReasonPanic}
-		}
-	}()
-	return r.RecoverableUntil(ctx, deleted)
 }
 
 func (e *Eraser) report(store Store, step string, err error) {
