@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -73,8 +72,7 @@ func (w *writer) start(ctx context.Context) error {
 		return named(err)
 	}
 	if mode != "wal" {
-		return &subject.Fault{Reason: subject.ReasonUnsupported, Cause: fmt.Errorf(
-			"the journal mode is %s, where deleted rows stay in the journal: run PRAGMA journal_mode=WAL on the file once", mode)}
+		return refuse("its journal mode is %s, where deleted rows stay in the journal: run PRAGMA journal_mode=WAL on it once", mode)
 	}
 	var fault *subject.Fault
 	if err := w.purge(); err != nil && !(errors.As(err, &fault) && fault.Reason == subject.ReasonCheckpointBusy) {

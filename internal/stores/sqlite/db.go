@@ -94,7 +94,7 @@ var syncOnce = sync.OnceFunc(func() {
 func (db *DB) prepareFile() error {
 	if db.owners {
 		if _, err := os.Stat(db.path); err != nil {
-			return &subject.Fault{Reason: subject.ReasonNotFound, Cause: err}
+			return fmt.Errorf("opening %s: %w", db.path, &subject.Fault{Reason: subject.ReasonNotFound, Cause: err})
 		}
 		return nil
 	}

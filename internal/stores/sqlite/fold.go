@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql/driver"
+	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/text/cases"
@@ -32,5 +33,5 @@ func fold(text string) string {
 	if ascii && !upper || !ascii && !utf8.ValidString(text) {
 		return text
 	}
-	return cases.Fold().String(text)
+	return strings.ToLower(cases.Fold().String(text)) // cases folds each Cherokee case into the other: lower both
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"recount/internal/stores"
@@ -79,44 +81,57 @@ func wantErased(t testing.TB, r subject.Receipt) {
 	}
 }
 
-var serial int
+var serial atomic.Int64
 
 // rowsOf are n records that name the identity, and hold it in their payload and reference, too.
 func rowsOf(spec stores.Table, identity string, n int) []stores.Row {
 	rows := make([]stores.Row, n)
 	for i := range rows {
-		serial++
-		rows[i] = storetest.NewRow(spec, tenant, "crm", fmt.Sprintf("%s-ref-%d", identity, serial), identity)
-		rows[i][spec.Index("payload")] = fmt.Sprintf(`{"who":%q,"note":%q}`, identity, bytes.Repeat([]byte("x"), serial%200))
+		n := serial.Add(1)
+		rows[i] = storetest.NewRow(spec, tenant, "crm", fmt.Sprintf("%s-ref-%d", identity, n), identity)
+		rows[i][spec.Index("payload")] = fmt.Sprintf(`{"who":%q,"note":%q}`, identity, bytes.Repeat([]byte("x"), int(n%200)))
 	}
 	return rows
 }
 
+// mark ends the identities that are searched for in their thousands.
+const mark = "@example.test"
+
 // residue copies the folder with another process, because closing a file of an open database drops SQLite's locks on
 // it, and counts the words that are found in any byte of it.
-func residue(t testing.TB, folder string, words []string) (found int) {
+func residue(t testing.TB, folder string, words []string) int {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "copy")
 	if out, err := exec.CommandContext(t.Context(), "cp", "-r", folder, copied).CombinedOutput(); err != nil { //nolint:gosec // a test's own folders
 		t.Fatalf("%v: %s", err, out)
+	}
+	wanted, lengths, found := map[string]bool{}, map[int]bool{}, map[string]bool{}
+	for _, word := range words {
+		if !strings.HasSuffix(word, mark) {
+			t.Fatalf("%q lacks the mark", word)
+		}
+		wanted[word], lengths[len(word)] = true, true
 	}
 	err := filepath.WalkDir(copied, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
 		content, err := os.ReadFile(path) //nolint:gosec // a test's own file
-		for _, word := range words {
-			if bytes.Contains(content, []byte(word)) {
-				found++
-				if found < 4 {
-					t.Logf("found in %s", entry.Name())
+		for end := 0; ; {
+			at := bytes.Index(content[end:], []byte(mark))
+			if at < 0 {
+				return err
+			}
+			end += at + len(mark)
+			for n := range lengths {
+				if n <= end && wanted[string(content[end-n:end])] {
+					found[string(content[end-n:end])] = true
 				}
 			}
 		}
-		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found
+	return len(found)
 }
