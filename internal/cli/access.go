@@ -42,6 +42,15 @@ type storeRead struct {
 	about    jsontext.Value
 }
 
+// accessSummary is the JSON beside the file.
+type accessSummary struct {
+	Complete   bool        `json:"complete"`
+	TenantID   string      `json:"tenant_id"`
+	SubjectRef subject.Ref `json:"subject_ref"`
+	File       string      `json:"file"`
+	Stores     []storeRead `json:"stores"`
+}
+
 // accessor is one run of the command.
 type accessor struct {
 	*session
@@ -223,9 +232,7 @@ func (a *accessor) rows(ctx context.Context, t target, said storeSaid, r *storeR
 // report prints the summary: beside the file when that went to standard output.
 func (a *accessor) report(path string, beside bool) error {
 	if a.json {
-		return a.writeJSON(map[string]any{
-			"complete": a.complete(), "tenant_id": a.person.Tenant(), "subject_ref": a.ref, "file": path, "stores": a.read,
-		})
+		return a.writeJSON(accessSummary{a.complete(), a.person.Tenant(), a.ref, path, a.read})
 	}
 	s := *a.screen
 	if beside {

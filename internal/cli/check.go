@@ -15,7 +15,7 @@ import (
 type checkPeerCmd struct {
 	URL    string   `arg:"" help:"Where the cell is."`
 	Name   string   `required:"" placeholder:"CELL" help:"The name that it must answer by."`
-	Stores []string `required:"" sep:"," placeholder:"STORE,..." help:"The stores that it must answer for."`
+	Stores []string `required:"" sep:"," placeholder:"STORE" help:"The stores that it must answer for."`
 	Tenant string   `default:"recount-check" placeholder:"TENANT" help:"The tenant to ask with."`
 	Salt   string   `env:"INTENT_SUBJECT_SALT" placeholder:"SALT" help:"The deployment's salt, to check subject_ref by its value. Prefer the environment."`
 }
@@ -30,6 +30,9 @@ touched. Each check that fails says how to mend it; any that does exits 4.`
 // errSkipped marks a check that can't be made here. Its wrapping says why.
 var errSkipped = errors.New("not checked")
 
+// errHopeless marks a failure after which no other check can tell anything.
+var errHopeless = errors.New("the other checks were not made")
+
 // check is one promise of the contract.
 type check struct {
 	name string // what holds
@@ -43,6 +46,14 @@ type checked struct {
 	Result string `json:"result"` // "ok", "failed", "skipped"
 	Detail string `json:"detail,omitzero"`
 	Mend   string `json:"mend,omitzero"`
+}
+
+// checkSummary is the command's JSON.
+type checkSummary struct {
+	Status string    `json:"status"`
+	Cell   string    `json:"cell"`
+	URL    string    `json:"url"`
+	Checks []checked `json:"checks"`
 }
 
 // peer is the cell that is being checked.
@@ -80,6 +91,9 @@ func (c *checkPeerCmd) Run(ctx context.Context, s *session) error {
 		results = append(results, result)
 		if !s.json {
 			s.showCheck(result)
+		}
+		if errors.Is(err, errHopeless) {
+			break
 		}
 	}
 	return s.sumUp(p, results, failed)
@@ -133,7 +147,7 @@ func (s *session) sumUp(p *peer, results []checked, failed int) error {
 		status = "failed"
 	}
 	if s.json {
-		if err := s.writeJSON(map[string]any{"status": status, "cell": p.at.name, "url": p.at.base.String(), "checks": results}); err != nil {
+		if err := s.writeJSON(checkSummary{status, p.at.name, p.at.base.String(), results}); err != nil {
 			return err
 		}
 	}

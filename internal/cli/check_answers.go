@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,8 +22,8 @@ func checks() []check {
 			name: "Refusals are problem documents that quote nobody",
 			mend: "Answer every 4xx as application/problem+json with a stable type, a title and the status (RFC 9457), and never quote what was sent.",
 			run: func(_ context.Context, p *peer) error {
-				for defect := range p.problems {
-					return fmt.Errorf("%s", defect)
+				if defects := slices.Sorted(maps.Keys(p.problems)); len(defects) > 0 {
+					return errors.New(strings.Join(defects, "; "))
 				}
 				return nil
 			},
@@ -36,7 +38,7 @@ func checks() []check {
 					}
 				}
 				if p.redirect != "" {
-					return fmt.Errorf("%s", p.redirect)
+					return errors.New(p.redirect)
 				}
 				return nil
 			},
@@ -45,6 +47,11 @@ func checks() []check {
 }
 
 var answerChecks = []check{
+	{
+		name: "The cell answers, and lets this caller in",
+		mend: "Give the address, and with --token or --auth google a token that is made out to the cell, of a caller that may read and erase for --tenant.",
+		run:  checkLetIn,
+	},
 	{
 		name: "/health answers by the cell's name and lists its stores",
 		mend: `Answer GET /health with 200 and {"status","cell","version","stores":[{"store","backend"}]}, without asking a store.`,
@@ -114,6 +121,17 @@ var answerChecks = []check{
 		mend: `Answer {"status","results":[…]}, one erase response per id, in order; the code is the worst status's.`,
 		run:  checkBatch,
 	},
+}
+
+func checkLetIn(ctx context.Context, p *peer) error {
+	got, err := p.post(ctx, "count", p.naming(p.id))
+	if err == nil && (got.code == http.StatusUnauthorized || got.code == http.StatusForbidden) {
+		err = got.refusal()
+	}
+	if err != nil {
+		return fmt.Errorf("%w; %w", err, errHopeless)
+	}
+	return nil
 }
 
 func checkHealth(ctx context.Context, p *peer) error {

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"recount/internal/subject"
@@ -204,8 +206,9 @@ var refusalChecks = []check{
 // refusesBodies checks that each body is refused with the code.
 func refusesBodies(code int, bodies func(p *peer) map[string][]byte) func(ctx context.Context, p *peer) error {
 	return func(ctx context.Context, p *peer) error {
-		for what, body := range bodies(p) {
-			got, err := p.post(ctx, "delete", body)
+		sent := bodies(p)
+		for _, what := range slices.Sorted(maps.Keys(sent)) {
+			got, err := p.post(ctx, "delete", sent[what])
 			if err := p.refuses(got, err, code); err != nil {
 				return fmt.Errorf("%s: %w", what, err)
 			}

@@ -46,8 +46,8 @@ type command struct {
 type globals struct {
 	Coordinator string        `env:"RECOUNT_COORDINATOR" default:"http://127.0.0.1:8080" placeholder:"URL" help:"The coordinator, which is also the cell 'scoring'." group:"Where"`
 	Cell        []string      `env:"RECOUNT_CELLS" default:"ingest=http://127.0.0.1:8081,graph=http://127.0.0.1:8082,causal=http://127.0.0.1:8083" sep:"," placeholder:"NAME=URL" help:"A cell beside the coordinator; repeat it for each. https, unless the address is loopback." group:"Where"`
-	Token       []string      `env:"RECOUNT_TOKEN" sep:"," xor:"auth" placeholder:"[NAME=]TOKEN" help:"An ID token, for every address or for the named cell alone. Prefer the environment: a command line is seen in the process list." group:"Who"`
-	Auth        string        `enum:"none,google" default:"none" xor:"auth" placeholder:"google" help:"'google' takes a token for each address from Application Default Credentials." group:"Who"`
+	Token       []string      `env:"RECOUNT_TOKEN" sep:"," placeholder:"[NAME=]TOKEN" help:"An ID token, for every address or for the named cell alone. Prefer the environment: a command line is seen in the process list." group:"Who"`
+	Auth        string        `enum:",google" default:"" placeholder:"google" help:"'google' takes a token for each address from Application Default Credentials." group:"Who"`
 	Timeout     time.Duration `default:"90s" help:"How long one request may take." group:"How"`
 	JSON        bool          `name:"json" help:"Print one JSON object on standard output, for machines." group:"How"`
 }
@@ -158,7 +158,7 @@ func newSession(g *globals, version string, stdin *os.File, screen *screen) (*se
 		return nil, err
 	}
 	return &session{
-		screen: screen, stdin: stdin, coordinator: coordinator, cells: cells, json: g.JSON, tokens: len(g.Token) > 0 || g.Auth != "none",
+		screen: screen, stdin: stdin, coordinator: coordinator, cells: cells, json: g.JSON, tokens: len(g.Token) > 0 || g.Auth != "",
 		call: newCaller(tokens, g.Timeout, version),
 	}, nil
 }

@@ -58,7 +58,7 @@ func (coverageCmd) Run(ctx context.Context, s *session) error {
 		status, code = "suspects", exit(exitSuspects)
 	}
 	if s.json {
-		if err := s.writeJSON(map[string]any{"status": status, "cells": found}); err != nil {
+		if err := s.writeJSON(summary[coverage]{Status: status, Cells: found}); err != nil {
 			return err
 		}
 		return code

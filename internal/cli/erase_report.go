@@ -10,6 +10,9 @@ import (
 	"recount/internal/subject"
 )
 
+// scope is said wherever an erasure is claimed.
+const scope = "This is about the rows that match each store's declared keys."
+
 // maxListed is how many people that are not erased are listed one by one.
 const maxListed = 20
 
@@ -36,6 +39,9 @@ func (e *eraser) reportOne(o outcome) {
 	}, rows)
 	e.say("")
 	e.say("%s %s", e.mark(o.status()), e.verdict(o))
+	if o.status() == subject.Erased {
+		e.say("  %s", scope)
+	}
 	if until := recoverableUntil(o.receipts); !until.IsZero() {
 		e.say("  What was deleted can still be brought back by a platform until %s.", moment(until))
 	}
@@ -57,8 +63,8 @@ func (e *eraser) verdict(o outcome) string {
 	all := plural(len(o.receipts), "store")
 	switch o.status() {
 	case subject.Erased:
-		return fmt.Sprintf("%s: %s in %s counted again after the delete, 0 rows left that match their declared keys (%s deleted).",
-			e.paint(bold, "erased"), all, plural(len(cells), "cell"), plural(int(deleted), "row"))
+		return fmt.Sprintf("%s: %s in %s counted again after the delete, 0 rows left (%d deleted).",
+			e.paint(bold, "erased"), all, plural(len(cells), "cell"), deleted)
 	case subject.Pending:
 		return fmt.Sprintf("%s: %d of %s %s rows that the platform won't delete yet. Run it again in %s, or use --wait.",
 			e.paint(bold, "pending"), byStatus[subject.Pending], all, holds(byStatus[subject.Pending]), o.retryAfter())
@@ -75,18 +81,19 @@ func holds(n int) string {
 	return "hold"
 }
 
-// advise explains each reason once.
+// advise explains each reason once: by what the call itself met, or else in general.
 func (e *eraser) advise(outcomes ...outcome) {
-	said := map[subject.Reason]bool{}
+	said := map[string]bool{}
 	for _, o := range outcomes {
-		if o.hint != "" && !said[subject.Reason(o.hint)] {
-			said[subject.Reason(o.hint)] = true
-			e.say("  %s", o.hint)
-		}
 		for _, r := range o.receipts {
-			if reason := r.Reason(); reason != subject.ReasonNone && !said[reason] {
-				said[reason] = true
-				e.say("  %s: %s", e.paint(bold, string(reason)), advice[reason])
+			words := o.hint
+			if words == "" {
+				words = advice[r.Reason()]
+			}
+			line := fmt.Sprintf("  %s: %s", e.paint(bold, string(r.Reason())), words)
+			if r.Reason() != subject.ReasonNone && !said[line] {
+				said[line] = true
+				e.say("%s", line)
 			}
 		}
 	}
@@ -134,6 +141,9 @@ func (e *eraser) reportMany() {
 	}
 	e.say("%s %s people: %d erased, %d pending, %d failed.", e.mark(e.worst()), e.paint(bold, strconv.Itoa(len(e.people))),
 		count[subject.Erased], count[subject.Pending], count[subject.Failed])
+	if count[subject.Erased] > 0 {
+		e.say("  %s", scope)
+	}
 	if !until.IsZero() {
 		e.say("  What was deleted can still be brought back by a platform until %s.", moment(until))
 	}

@@ -20,6 +20,12 @@ func (healthCmd) Help() string {
 ready, answers under another name, or when the coordinator lacks the address of a peer (cascade_peers_configured).`
 }
 
+// summary is the JSON of a command that asks everybody.
+type summary[T any] struct {
+	Status string `json:"status"`
+	Cells  []T    `json:"cells"`
+}
+
 // health is how one service is.
 type health struct {
 	Cell   string `json:"cell"`
@@ -61,7 +67,7 @@ func (healthCmd) Run(ctx context.Context, s *session) error {
 		if bad {
 			status = "failed"
 		}
-		if err := s.writeJSON(map[string]any{"status": status, "cells": found}); err != nil {
+		if err := s.writeJSON(summary[health]{Status: status, Cells: found}); err != nil {
 			return err
 		}
 	} else {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"recount/internal/subject"
 	"recount/internal/wire"
 )
 
@@ -33,6 +34,14 @@ type journalAnswer struct {
 	Cell      wire.PeerText  `json:"cell"`
 	Deleted   wire.PeerCount `json:"deleted"`
 	Remaining wire.PeerCount `json:"remaining"`
+}
+
+// purged is the command's own JSON.
+type purged struct {
+	Status    string        `json:"status"`
+	Project   string        `json:"project"`
+	Deleted   subject.Count `json:"deleted"`
+	Remaining subject.Count `json:"remaining"`
 }
 
 // Run asks first, then the graph cell.
@@ -71,9 +80,7 @@ func (c *purgeCmd) Run(ctx context.Context, s *session) error {
 		if err != nil {
 			status = "failed"
 		}
-		if writeErr := s.writeJSON(map[string]any{
-			"status": status, "project": c.Project, "deleted": deleted, "remaining": remaining,
-		}); writeErr != nil {
+		if writeErr := s.writeJSON(purged{status, c.Project, deleted, remaining}); writeErr != nil {
 			return writeErr
 		}
 	}

@@ -19,7 +19,7 @@ type outcome struct {
 	ref       subject.Ref // "" when no answer told it
 	requestID string
 	receipts  []subject.Receipt
-	hint      string // why there was nothing to judge
+	hint      string // what a call that brought nothing to judge has met
 }
 
 func (o outcome) status() subject.Status { return subject.Fold(o.receipts) }
@@ -54,7 +54,7 @@ type question struct {
 func judgeErase(got answer, q question) outcome {
 	said, err := wire.DecodePeer(got.body)
 	if err != nil {
-		return nothing(subject.ReasonPeerNotJSON, q.requestID, "the answer is not JSON of the contract")
+		return nothing(subject.ReasonPeerNotJSON, q.requestID, "")
 	}
 	top, reason := doubt(said, q)
 	switch {
@@ -70,7 +70,7 @@ func judgeErase(got answer, q question) outcome {
 func judgeBatch(got answer, q question, subjects int) []outcome {
 	said, err := wire.DecodePeerBatch(got.body)
 	if err != nil {
-		return repeat(nothing(subject.ReasonPeerNotJSON, q.requestID, "the answer is not JSON of the contract"), subjects)
+		return repeat(nothing(subject.ReasonPeerNotJSON, q.requestID, ""), subjects)
 	}
 	words, refs := make([]wire.PeerText, len(said.Results)), make(map[wire.PeerText]bool, len(said.Results))
 	for i, result := range said.Results {

@@ -12,6 +12,9 @@ import (
 // newTokens makes the source that the flags ask for.
 func newTokens(g *globals) (tokenSource, error) {
 	if g.Auth == "google" {
+		if len(g.Token) > 0 {
+			return nil, usagef("--token and --auth google can't be used together")
+		}
 		return &googleTokens{byAudience: map[string]*auth.Tokens{}}, nil
 	}
 	given := givenTokens{}
