@@ -21,7 +21,7 @@ func NewMetrics(to prometheus.Registerer) *Metrics {
 			Name: "recount_http_requests_total", Help: "Requests answered, by method, route and status code.",
 		}, []string{"method", "route", "code"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "recount_http_request_seconds", Help: "Time from a request's head to the end of its answer.",
+			Name: "recount_http_request_duration_seconds", Help: "Time from a request's head to the end of its answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"method", "route"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{

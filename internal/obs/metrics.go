@@ -2,6 +2,7 @@ package obs
 
 import (
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,9 +11,19 @@ import (
 	"recount/internal/subject"
 )
 
+// Where an erasure runs, as Erasing takes it.
+const (
+	Local   = "local"   // in this cell's own stores
+	Cascade = "cascade" // in every cell
+)
+
+// maxStores is how many stores are told apart. A peer names its own stores, so their number is not ours to know.
+const maxStores = 256
+
 // Metrics are the service's own figures, beside those of HTTP. Every label is bounded: cells, stores, peers, words of a
-// vocabulary.
+// vocabulary. It is safe for concurrent use.
 type Metrics struct {
+	cell         string
 	receipts     *prometheus.CounterVec
 	erase        *prometheus.HistogramVec
 	inFlight     *prometheus.GaugeVec
@@ -22,6 +33,9 @@ type Metrics struct {
 	records      *prometheus.CounterVec
 	auditFailed  prometheus.Counter
 	auditDropped prometheus.Counter
+
+	mu     sync.Mutex
+	stores map[[2]string]bool // told apart, by cell and store
 }
 
 // NewMetrics registers the metrics, with those of the process and the runtime.
@@ -30,22 +44,23 @@ func NewMetrics(to prometheus.Registerer, cell, version string) *Metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &Metrics{
+		cell: cell, stores: map[[2]string]bool{},
 		receipts: counter("recount_receipts_total", "Receipts of erasures, by cell, store and status.", "cell", "store", "status"),
 		erase: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "recount_erase_duration_seconds", Help: "Time of an erasure: local, of this cell's stores, or cascade.",
+			Name: "recount_erase_duration_seconds", Help: "Time of an erasure of one subject or a batch: local, of this cell's stores, or cascade.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
-		}, []string{"scope"}),
-		inFlight:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "recount_erasures_in_flight", Help: "Erasures that are running."}, []string{"scope"}),
+		}, []string{"cell", "kind"}),
+		inFlight:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "recount_in_flight", Help: "Erasures that are running: local or cascade."}, []string{"kind"}),
 		peerFailures: counter("recount_peer_failures_total", "Failed receipts of peers, by peer and reason.", "peer", "reason"),
 		peerRetries:  counter("recount_peer_retries_total", "Further attempts at a peer, by peer and what was wrong with the last one.", "peer", "reason"),
 		storeErrors:  counter("recount_store_errors_total", "Errors that stores answered, by store, step and reason.", "store", "step", "reason"),
-		records:      counter("recount_records_total", "Records taken in, by endpoint and outcome.", "endpoint", "outcome"),
+		records:      counter("recount_intake_records_total", "Records taken in, by endpoint and outcome.", "endpoint", "outcome"),
 		auditFailed:  prometheus.NewCounter(prometheus.CounterOpts{Name: "recount_audit_failures_total", Help: "Audit inserts that failed and are tried again."}),
 		auditDropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "recount_audit_dropped_total", Help: "Audit rows that are lost."}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "recount_build_info", Help: "1, with the version of the service.",
-		ConstLabels: prometheus.Labels{"cell": cell, "version": version, "go": runtime.Version()},
+		ConstLabels: prometheus.Labels{"cell": cell, "version": version, "go_version": runtime.Version()},
 	})
 	build.Set(1)
 	to.MustRegister(m.receipts, m.erase, m.inFlight, m.peerFailures, m.peerRetries, m.storeErrors, m.records, m.auditFailed, m.auditDropped,
@@ -53,19 +68,36 @@ func NewMetrics(to prometheus.Registerer, cell, version string) *Metrics {
 	return m
 }
 
-// Erasing counts an erasure in and answers what counts it out, with its receipts.
-func (m *Metrics) Erasing(scope string) (done func(receipts ...[]subject.Receipt)) {
+// Erasing counts an erasure in, Local or Cascade, and answers what counts it out, with its receipts. A cascade has the
+// local cell's receipts too, which that cell has counted already.
+func (m *Metrics) Erasing(kind string) (done func(receipts ...[]subject.Receipt)) {
 	started := time.Now()
-	m.inFlight.WithLabelValues(scope).Inc()
+	m.inFlight.WithLabelValues(kind).Inc()
 	return func(lists ...[]subject.Receipt) {
-		m.inFlight.WithLabelValues(scope).Dec()
-		m.erase.WithLabelValues(scope).Observe(time.Since(started).Seconds())
+		m.inFlight.WithLabelValues(kind).Dec()
+		m.erase.WithLabelValues(m.cell, kind).Observe(time.Since(started).Seconds())
 		for _, receipts := range lists {
 			for _, r := range receipts {
-				m.receipts.WithLabelValues(r.Cell(), r.Store(), r.Status().String()).Inc()
+				if kind == Local || r.Cell() != m.cell {
+					m.receipts.WithLabelValues(r.Cell(), m.storeLabel(r), r.Status().String()).Inc()
+				}
 			}
 		}
 	}
+}
+
+// storeLabel is the receipt's store, or "other" once there are too many.
+func (m *Metrics) storeLabel(r subject.Receipt) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	store := [2]string{r.Cell(), r.Store()}
+	if !m.stores[store] {
+		if len(m.stores) == maxStores {
+			return "other"
+		}
+		m.stores[store] = true
+	}
+	return r.Store()
 }
 
 // PeerFailed counts a failed receipt of a peer.
