@@ -137,7 +137,7 @@ func (d *demo) load(ctx context.Context, sample string) error {
 
 func (d *demo) stayUp(ctx context.Context) error {
 	d.step("Left running: stop with Ctrl-C; data and logs are in " + d.dir)
-	d.say("try: printf %%s '%s' | %s/recount erase --tenant %s", identity, d.bin, tenant)
+	d.say("try: printf %%s '%s' | %s/recount erase --tenant %s --identity-file -", identity, d.bin, tenant)
 	<-ctx.Done()
 	return nil
 }
@@ -152,7 +152,7 @@ func (d *demo) erase(ctx context.Context) error {
 		return errors.New("the sample holds nothing about the subject: there is nothing to show")
 	}
 	d.step("Erasing the subject: count, delete, recount, in every store")
-	if err := d.recount(ctx, "erase", "--tenant", tenant); err != nil {
+	if err := d.recount(ctx, "erase", "--tenant", tenant, "--identity-file", "-"); err != nil {
 		return err
 	}
 	d.step("Killing the graph cell (kill -9) and starting it again: it replays its journal")

@@ -23,6 +23,8 @@ type Config struct {
 	StoreTimeout time.Duration
 	Deny         []string // fields that an access never shows
 	OnError      func(store, step string, err error)
+	// Observe, where set, is called when an erasure begins, and what it answers when it has ended.
+	Observe func() (done func(receipts ...[]subject.Receipt))
 	// Stopping ends, with cause subject.ErrShuttingDown, when running erasures must answer. A client that hangs up
 	// does not end it.
 	Stopping context.Context //nolint:containedctx // the process's own, not a request's
@@ -76,12 +78,22 @@ func (c *Cell) Intakes() []*intake.Intake { return c.config.Intakes }
 // Erase erases the subject from every store and answers a receipt for each. Neither the caller's context nor its request
 // id matter to stores: an erasure that has started is finished, and concurrent calls for one subject share the work.
 func (c *Cell) Erase(_ context.Context, _ string, s subject.Subject) []subject.Receipt {
-	return c.flights.Do(s, func() []subject.Receipt { return c.eraser.Erase(c.config.Stopping, s) })
+	return c.flights.Do(s, func() []subject.Receipt { return c.erase([]subject.Subject{s})[0] })
 }
 
 // EraseBatch is Erase for many subjects of one tenant: one list of receipts per subject, in order.
 func (c *Cell) EraseBatch(_ context.Context, _ string, subjects []subject.Subject) [][]subject.Receipt {
-	return c.eraser.EraseAll(c.config.Stopping, subjects)
+	return c.erase(subjects)
+}
+
+func (c *Cell) erase(subjects []subject.Subject) [][]subject.Receipt {
+	if c.config.Observe == nil {
+		return c.eraser.EraseAll(c.config.Stopping, subjects)
+	}
+	done := c.config.Observe()
+	receipts := c.eraser.EraseAll(c.config.Stopping, subjects)
+	done(receipts...)
+	return receipts
 }
 
 // Count counts the subject in every store.

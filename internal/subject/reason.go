@@ -121,6 +121,19 @@ func (n *NotYet) Unwrap() error { return n.Cause }
 // ErrShuttingDown is the cause with which a stopping process cancels the erasures that are still running.
 var ErrShuttingDown = errors.New("shutting down")
 
+// ReasonOf is the word for an error: that of a *Fault or *NotYet, or unknown_reason.
+func ReasonOf(err error) Reason {
+	var fault *Fault
+	var notYet *NotYet
+	switch {
+	case errors.As(err, &fault):
+		return fault.Reason
+	case errors.As(err, &notYet):
+		return notYet.Reason
+	}
+	return ReasonUnknown
+}
+
 // reasonOf names an error: its own Fault, what ended its context, or else what the step calls its failures.
 func reasonOf(ctx context.Context, err error, otherwise Reason) Reason {
 	var fault *Fault

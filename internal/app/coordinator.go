@@ -1,0 +1,73 @@
+package app
+
+import (
+	"context"
+	"net/http"
+
+	"recount/internal/auth"
+	"recount/internal/cascade"
+	"recount/internal/cell"
+	"recount/internal/obs"
+	"recount/internal/subject"
+	"recount/internal/wire"
+)
+
+// coordinator is the cascade as it is served: concurrent erasures of one subject share the work.
+type coordinator struct {
+	cascade *cascade.Cascade
+	flights subject.Flights
+	peers   []*cascade.Peer
+	obs     *obs.Metrics
+}
+
+func newCoordinator(r *running, c CoordinatorConfig, configs []cascade.PeerConfig, local *cell.Cell) *coordinator {
+	pool := cascade.NewTransport()
+	options := cascade.Options{
+		Salt: r.salt, Timeout: c.PeerTimeout, Observer: r.obs,
+		Transport: func(audience string) http.RoundTripper {
+			if r.AuthMode == "off" {
+				return pool
+			}
+			return auth.NewPeerTransport(pool, auth.GoogleTokens(audience))
+		},
+	}
+	out := &coordinator{obs: r.obs}
+	targets := []cascade.Target{local}
+	for _, config := range configs {
+		peer := cascade.NewPeer(config, options)
+		out.peers, targets = append(out.peers, peer), append(targets, peer)
+	}
+	out.cascade = cascade.New(c.Timeout, targets...)
+	context.AfterFunc(r.life.Erasures(), out.cascade.Stop)
+	return out
+}
+
+// Erase is one cascade, with a receipt for every store of every cell.
+func (c *coordinator) Erase(ctx context.Context, requestID string, s subject.Subject) []subject.Receipt {
+	return c.flights.Do(s, func() []subject.Receipt {
+		done := c.obs.Erasing("cascade")
+		receipts := c.cascade.Erase(ctx, requestID, s)
+		done(receipts)
+		return receipts
+	})
+}
+
+// EraseBatch is one cascade for many subjects of one tenant.
+func (c *coordinator) EraseBatch(ctx context.Context, requestID string, subjects []subject.Subject) [][]subject.Receipt {
+	done := c.obs.Erasing("cascade")
+	receipts := c.cascade.EraseBatch(ctx, requestID, subjects)
+	done(receipts...)
+	return receipts
+}
+
+// describe adds to the local cell's health which peers have a URL.
+func (c *coordinator) describe(h wire.Health) wire.Health {
+	all := true
+	h.CascadePeers = make(map[string]bool, len(c.peers))
+	for _, peer := range c.peers {
+		h.CascadePeers[peer.Name()] = peer.Configured()
+		all = all && peer.Configured()
+	}
+	h.CascadePeersConfigured = &all
+	return h
+}
