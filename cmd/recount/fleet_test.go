@@ -108,8 +108,8 @@ type service struct {
 	asked    []string // method, path and body of each request
 }
 
-func newService(name string, salt subject.Salt, tables ...string) *service {
-	s := &service{name: name, salt: salt, suspects: []wire.Suspect{}}
+func newService(name string, salt subject.Salt, peers []*service, tables ...string) *service {
+	s := &service{name: name, salt: salt, peers: peers, suspects: []wire.Suspect{}}
 	for _, t := range tables {
 		s.tables = append(s.tables, &table{name: t, rows: map[subject.Subject]int{}})
 	}
@@ -388,10 +388,9 @@ func newFleet() *fleet {
 		panic(err)
 	}
 	cells := []*service{
-		newService("ingest", salt, "intent_events"), newService("graph", salt, "graph"), newService("causal", salt, "holdout_assignments", "outcomes"),
+		newService("ingest", salt, nil, "intent_events"), newService("graph", salt, nil, "graph"), newService("causal", salt, nil, "holdout_assignments", "outcomes"),
 	}
-	coordinator := newService("scoring", salt, "intent_scores")
-	coordinator.peers = cells
+	coordinator := newService("scoring", salt, cells, "intent_scores")
 	return &fleet{services: append([]*service{coordinator}, cells...)}
 }
 

@@ -84,7 +84,8 @@ func seeded(t *testing.T) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.table("graph").rows[who] = 2
+	graph := f.table("graph")
+	graph.change(func() { graph.rows[who] = 2 })
 	return f
 }
 
