@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -39,24 +40,25 @@ func (c *Call) open(op Operation) error {
 	if c.NDJSON, err = mediaType(c.R.Header, op.Body); err != nil {
 		return err
 	}
-	body := &arriving{ReadCloser: c.R.Body, deadlines: http.NewResponseController(c.W), whole: !c.NDJSON}
-	c.R.Body = body
-	if !c.NDJSON {
-		c.R.Body = http.MaxBytesReader(c.W, body, MaxJSONBytes)
+	if c.body == nil {
+		return nil // empty: the reader of it will say so
+	}
+	if c.NDJSON {
+		c.body.steady = true
+		c.body.renew(time.Now())
+	} else {
+		c.R.Body = http.MaxBytesReader(c.W, c.body, MaxJSONBytes)
 	}
 	return nil
 }
 
 // refuseBody keeps a body from being taken for something that was read: it might name another person than the path.
 func (c *Call) refuseBody() error {
-	if c.R.ContentLength == 0 || c.R.Body == http.NoBody {
+	if c.body == nil {
 		return nil
 	}
-	if c.R.ContentLength < 0 {
-		body := &arriving{ReadCloser: c.R.Body, deadlines: http.NewResponseController(c.W), whole: true}
-		if n, err := io.ReadFull(body, make([]byte, 1)); n == 0 && err == io.EOF { //nolint:errorlint // ReadFull's contract
-			return nil
-		}
+	if n, err := io.ReadFull(c.body, make([]byte, 1)); n == 0 && errors.Is(err, io.EOF) {
+		return nil // of unknown length, and empty
 	}
 	return BadBody("this request takes no body")
 }
@@ -119,13 +121,13 @@ func (c *Call) Answer(status int, v any, retry time.Duration) error {
 	if retry > 0 {
 		c.W.Header().Set("Retry-After", retryAfter(retry))
 	}
-	send(c.W, status, "application/json", body)
+	c.send(c.W, status, "application/json", body)
 	return nil
 }
 
 // Send sends an answer that is not JSON.
 func (c *Call) Send(status int, contentType string, body []byte) {
-	send(c.W, status, contentType, body)
+	c.send(c.W, status, contentType, body)
 }
 
 // Stream sends an answer that write makes piece by piece. What fails in mid-answer breaks the connection, so that
@@ -133,7 +135,7 @@ func (c *Call) Send(status int, contentType string, body []byte) {
 func (c *Call) Stream(status int, write func(w io.Writer) error) error {
 	c.W.Header().Set("Content-Type", "application/json")
 	c.W.WriteHeader(status)
-	out := leaving(c.W)
+	out := c.leaving(c.W)
 	if err := write(out); err != nil {
 		panic(http.ErrAbortHandler)
 	}

@@ -25,6 +25,8 @@ type exchange struct {
 	actor     string
 	refused   string // why the caller was not let in
 	failure   error  // what was answered as an internal failure
+	patience  time.Duration
+	body      *arriving // nil for a request without one
 }
 
 type exchangeKey struct{}
@@ -38,10 +40,10 @@ const HeaderRequestID = "X-Request-ID"
 
 var requestID = regexp.MustCompile(`^([0-9a-fA-F]{8,64}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$`)
 
-// identify names the request and sets the headers that every answer has.
+// identify names the request, bounds the time of its body, and sets the headers that every answer has.
 func (a *API) identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &exchange{route: "unknown"}
+		x := &exchange{route: "unknown", patience: a.patience}
 		if given := r.Header.Values(HeaderRequestID); len(given) == 1 && requestID.MatchString(given[0]) {
 			x.requestID = given[0]
 		} else {
@@ -53,7 +55,12 @@ func (a *API) identify(next http.Handler) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		h.Set("Referrer-Policy", "no-referrer") // a path may name a person
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+		r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+		if r.ContentLength != 0 && r.Body != nil {
+			x.body = x.arriving(w, r.Body)
+			r.Body = x.body
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -45,7 +46,8 @@ type API struct {
 	router *chi.Mux
 	slots  chan struct{}
 	rates  *lru.Cache[string, *rate.Limiter]
-	routes []Resource
+	// patience is how long a caller may stall.
+	patience time.Duration
 }
 
 // New makes an API without resources.
@@ -54,7 +56,7 @@ func New(c Config) *API {
 	if err != nil {
 		panic(err) // a positive size is always taken
 	}
-	a := &API{config: c, router: chi.NewRouter(), slots: make(chan struct{}, c.MaxInFlight), rates: rates}
+	a := &API{config: c, router: chi.NewRouter(), slots: make(chan struct{}, c.MaxInFlight), rates: rates, patience: stalled}
 	a.router.Use(a.identify, a.observe, a.recoverPanic, routeByPath)
 	a.router.NotFound(func(w http.ResponseWriter, r *http.Request) { exchangeOf(r).refuse(w, NotFound()) })
 	return a
@@ -106,7 +108,6 @@ func (res Resource) allow() []string {
 // Mount puts resources at the paths that their routes spell.
 func (a *API) Mount(resources ...Resource) {
 	for _, res := range resources {
-		a.routes = append(a.routes, res)
 		a.router.Handle(res.Route, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, res) }))
 	}
 }
@@ -176,13 +177,13 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, res Resource) {
 func (a *API) admit(c *Call, op Operation) (release func(), err error) {
 	select {
 	case a.slots <- struct{}{}:
-		release = func() { <-a.slots }
 	default:
 		return nil, tooMany("more requests are being worked on than this instance takes at a time")
 	}
+	leave := func() { <-a.slots }
 	defer func() {
 		if err != nil {
-			release()
+			leave()
 		}
 	}()
 	if c.Caller, err = a.config.Auth.Authenticate(c.R); err != nil {
@@ -204,5 +205,5 @@ func (a *API) admit(c *Call, op Operation) (release func(), err error) {
 			return nil, err
 		}
 	}
-	return release, nil
+	return leave, nil
 }

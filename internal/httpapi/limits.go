@@ -11,8 +11,12 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// stalled is how long a caller may keep us waiting for the next bytes of a body, or before it takes those of an answer.
+// stalled is how long a caller may take for a JSON body, or before it takes the next bytes of an answer.
 const stalled = 30 * time.Second
+
+// steadyFactor is how many times longer a caller may take for the next bytes of an NDJSON body: the time in which we don't
+// read, because the stores are slow, counts against it too.
+const steadyFactor = 4
 
 func tooMany(detail string) *Refusal {
 	return &Refusal{kind: kindTooMany, detail: detail, retryAfter: time.Second}
@@ -60,38 +64,55 @@ func mediaType(h http.Header, body Body) (ndjson bool, err error) {
 	}
 }
 
-// arriving is a body whose sender may not stall. A body that breaks off is the sender's fault and reads as a Refusal.
+// arriving is a body whose sender may not stall: from the first moment on, also while a refused body is thrown away. One
+// that breaks off is the sender's fault and reads as a Refusal.
 type arriving struct {
 	io.ReadCloser
 	deadlines *http.ResponseController
-	// whole gives the body one deadline; else each read has its own, renewed at most once a second.
-	whole   bool
+	patience  time.Duration
+	// steady gives each read a deadline of its own; else the body has one as a whole.
+	steady  bool
 	renewed time.Time
 }
 
+func (x *exchange) arriving(w http.ResponseWriter, body io.ReadCloser) *arriving {
+	b := &arriving{ReadCloser: body, deadlines: http.NewResponseController(w), patience: x.patience}
+	b.renew(time.Now())
+	return b
+}
+
+func (b *arriving) renew(now time.Time) {
+	b.renewed = now
+	patience := b.patience
+	if b.steady {
+		patience *= steadyFactor
+	}
+	_ = b.deadlines.SetReadDeadline(now.Add(patience)) // unsupported by a recorder, where nothing can stall
+}
+
 func (b *arriving) Read(p []byte) (int, error) {
-	if now := time.Now(); b.renewed.IsZero() || !b.whole && now.Sub(b.renewed) > time.Second {
-		b.renewed = now
-		_ = b.deadlines.SetReadDeadline(now.Add(stalled)) // unsupported by a recorder, where nothing can stall
+	if now := time.Now(); b.steady && now.Sub(b.renewed) > b.patience/32 {
+		b.renew(now)
 	}
 	n, err := b.ReadCloser.Read(p)
-	if err == nil {
-		return n, nil
-	}
-	// A deadline that is left behind would end the request's context while its operation runs.
-	_ = b.deadlines.SetReadDeadline(time.Time{})
 	var tooLarge *http.MaxBytesError
-	if errors.Is(err, io.EOF) || errors.As(err, &tooLarge) {
+	switch {
+	case err == nil, errors.As(err, &tooLarge):
 		return n, err //nolint:wrapcheck // io.Reader's contract
+	case errors.Is(err, io.EOF):
+		// A deadline that is left behind would end the request's context while its operation runs.
+		_ = b.deadlines.SetReadDeadline(time.Time{})
+		return n, err //nolint:wrapcheck // io.Reader's contract
+	default:
+		return n, &Refusal{kind: kindBody, detail: "the body did not arrive whole", cause: err}
 	}
-	return n, &Refusal{kind: kindBody, detail: "the body did not arrive whole", cause: err}
 }
 
 // small is how much of an answer is written without a deadline: it fits the buffers of a connection.
 const small = 16 << 10
 
 // send writes a whole answer. A caller that has gone gets nothing, and there is nobody to tell.
-func send(w http.ResponseWriter, status int, contentType string, body []byte) {
+func (x *exchange) send(w http.ResponseWriter, status int, contentType string, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	w.WriteHeader(status)
@@ -99,7 +120,7 @@ func send(w http.ResponseWriter, status int, contentType string, body []byte) {
 		_, _ = w.Write(body)
 		return
 	}
-	out := leaving(w)
+	out := x.leaving(w)
 	_, _ = out.Write(body)
 	out.done()
 }
@@ -108,17 +129,18 @@ func send(w http.ResponseWriter, status int, contentType string, body []byte) {
 type departing struct {
 	w         http.ResponseWriter
 	deadlines *http.ResponseController
+	patience  time.Duration
 }
 
-func leaving(w http.ResponseWriter) *departing {
-	return &departing{w: w, deadlines: http.NewResponseController(w)}
+func (x *exchange) leaving(w http.ResponseWriter) *departing {
+	return &departing{w: w, deadlines: http.NewResponseController(w), patience: x.patience}
 }
 
 // Write sends the bytes in pieces, each with its own deadline.
 func (d *departing) Write(p []byte) (int, error) {
 	written := 0
 	for written < len(p) {
-		_ = d.deadlines.SetWriteDeadline(time.Now().Add(stalled)) // unsupported by a recorder, where nothing can stall
+		_ = d.deadlines.SetWriteDeadline(time.Now().Add(d.patience)) // unsupported by a recorder, where nothing can stall
 		n, err := d.w.Write(p[written:min(len(p), written+small)])
 		written += n
 		if err != nil {

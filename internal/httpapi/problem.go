@@ -39,10 +39,6 @@ var (
 	kindTooMany     = kind{"too-many-requests", "Too many requests", http.StatusTooManyRequests}
 	kindInternal    = kind{"internal", "The service failed", http.StatusInternalServerError}
 	kindUnavailable = kind{"unavailable", "The service can not answer now", http.StatusServiceUnavailable}
-	allProblemKinds = []kind{
-		kindTenant, kindIdentity, kindPageToken, kindQuery, kindBody, kindUnknown, kindForbidden, kindNotFound, kindMethod,
-		kindTooLarge, kindMediaType, kindUnprocessed, kindTooMany, kindInternal, kindUnavailable,
-	}
 )
 
 // Refusal is an error that is answered as a problem document. Its text is shown to callers: it never quotes what was
@@ -141,7 +137,7 @@ func (x *exchange) refuse(w http.ResponseWriter, err error) {
 	if err != nil {
 		panic(err) // five plain fields always encode
 	}
-	send(w, r.kind.status, "application/problem+json", body)
+	x.send(w, r.kind.status, "application/problem+json", body)
 }
 
 // retryAfter is a duration in whole seconds, at least 1.

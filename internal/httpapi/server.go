@@ -166,6 +166,6 @@ func (w *working) wait(ctx context.Context) error {
 	case <-none:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("stopped with %d requests unfinished", left)
+		return fmt.Errorf("stopped with unfinished requests: %d", left)
 	}
 }
