@@ -170,7 +170,7 @@ func (t *Table) openCursor(s subject.Subject, cursor string) (string, error) {
 		return "", errCursor
 	}
 	position := string(raw[cursorMAC:])
-	if !hmac.Equal(raw[:cursorMAC], t.cursorMAC(s, position)) {
+	if !hmac.Equal([]byte(cursor), []byte(t.sealCursor(s, position))) { // the whole text: base64 has several for the same bytes
 		return "", errCursor
 	}
 	return position, nil

@@ -54,9 +54,17 @@ func everyStatement(t *testing.T) []emitted {
 	ours := stores.Table{
 		Name: "intent_scores", Tenant: "tenant_id", Identities: []string{"identity_id"}, Source: "source", SourceRef: "source_ref",
 		Columns: []stores.Column{
-			{Name: stores.RowIDColumn}, {Name: "tenant_id"}, {Name: "identity_id"}, {Name: "source"}, {Name: "source_ref"},
-			{Name: "consent_basis"}, {Name: "derived_from", Kind: stores.JSON}, {Name: "ingested_at", Kind: stores.Instant},
-			{Name: "model_version"}, {Name: "score", Kind: stores.Real}, {Name: "features", Kind: stores.JSON},
+			{Name: stores.RowIDColumn},
+			{Name: "tenant_id"},
+			{Name: "identity_id"},
+			{Name: "source"},
+			{Name: "source_ref"},
+			{Name: "consent_basis"},
+			{Name: "derived_from", Kind: stores.JSON},
+			{Name: "ingested_at", Kind: stores.Instant},
+			{Name: "model_version"},
+			{Name: "score", Kind: stores.Real},
+			{Name: "features", Kind: stores.JSON},
 		},
 	}
 	partitions := map[string]string{"ingested_at": "TIMESTAMP", "day": "DATE", "at": "DATETIME", "number": "INTEGER", "_PARTITIONTIME": ""}

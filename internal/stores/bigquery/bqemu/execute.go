@@ -51,7 +51,7 @@ func (s *Server) execute(j *job) (*result, error) {
 		}
 		return &result{}, s.addTable(full[:strings.LastIndexByte(full, '.')], meta)
 	}
-	args, types, err := bind(q.QueryParameters)
+	args, types, err := s.bind(q.QueryParameters)
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +61,9 @@ func (s *Server) execute(j *job) (*result, error) {
 		return nil, err
 	}
 	for _, t := range st.tables {
+		if st.kind == "insert" {
+			continue
+		}
 		if err := needsPartitionFilter(t, q.Query); err != nil {
 			return nil, err
 		}
@@ -148,7 +151,11 @@ func (s *Server) inBuffer(st *translation, args []any) error {
 
 // selectRows runs a SELECT. Its cache is as bad as a cache can be: it never looks whether a table has changed.
 func (s *Server) selectRows(st *translation, args []any, q *bq.JobConfigurationQuery) (*result, error) {
-	cacheKey := st.sql + fmt.Sprint(args...)
+	params, err := json.Marshal(q.QueryParameters)
+	if err != nil {
+		return nil, invalid("%v", err)
+	}
+	cacheKey := st.sql + string(params)
 	if hit := s.cache[cacheKey]; hit != nil && (q.UseQueryCache == nil || *q.UseQueryCache) {
 		return hit, nil
 	}
@@ -212,6 +219,10 @@ func encodeRow(fields []*bq.TableFieldSchema, row []any) *bq.TableRow {
 	for i, f := range fields {
 		v := row[i]
 		text, isText := v.(string)
+		if v == nil && f.Mode == "REPEATED" { // there is no NULL list
+			out.F = append(out.F, &bq.TableCell{V: []any{}})
+			continue
+		}
 		if nested := f.Mode == "REPEATED" || f.Fields != nil; nested && isText {
 			var decoded any
 			if json.Unmarshal([]byte(text), &decoded) == nil {
@@ -277,8 +288,8 @@ func affinity(f *bq.TableFieldSchema) string {
 	}
 }
 
-// bind turns query parameters into SQLite's: an array becomes a JSON text.
-func bind(params []*bq.QueryParameter) ([]any, map[string]*bq.QueryParameterType, error) {
+// bind turns query parameters into SQLite's. An array becomes a temporary table, see listOf.
+func (s *Server) bind(params []*bq.QueryParameter) ([]any, map[string]*bq.QueryParameterType, error) {
 	var args []any
 	types := map[string]*bq.QueryParameterType{}
 	for _, p := range params {
@@ -290,16 +301,37 @@ func bind(params []*bq.QueryParameter) ([]any, map[string]*bq.QueryParameterType
 		if err != nil {
 			return nil, nil, err
 		}
-		if p.ParameterType.ArrayType != nil {
-			text, err := json.Marshal(v)
-			if err != nil {
-				return nil, nil, invalid("%v", err)
-			}
-			v = string(text)
+		if p.ParameterType.ArrayType == nil {
+			args = append(args, sql.Named(p.Name, v))
+			continue
 		}
-		args = append(args, sql.Named(p.Name, v))
+		if err := s.list(p, v); err != nil {
+			return nil, nil, err
+		}
 	}
 	return args, types, nil
+}
+
+// listOf is the temporary table of an array parameter: (key, value), or (key, value, one column per field of a STRUCT).
+func listOf(param string) string { return "@" + param }
+
+func (s *Server) list(p *bq.QueryParameter, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return invalid("%v", err)
+	}
+	columns := "key, value"
+	for _, f := range p.ParameterType.ArrayType.StructTypes {
+		columns += ", json_extract(value, " + literal("$."+f.Name) + ") AS " + quote(f.Name)
+	}
+	name := quote(listOf(p.Name))
+	if _, err := s.db.Exec("DROP TABLE IF EXISTS temp." + name); err != nil { //nolint:noctx // in memory
+		return invalid("%v", err)
+	}
+	if _, err := s.db.Exec("CREATE TEMP TABLE "+name+" AS SELECT "+columns+" FROM json_each(?)", string(text)); err != nil { //nolint:noctx // in memory
+		return invalid("%v", err)
+	}
+	return nil
 }
 
 func paramValue(t *bq.QueryParameterType, v *bq.QueryParameterValue) (any, error) {

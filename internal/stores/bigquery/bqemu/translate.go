@@ -280,25 +280,21 @@ func (tr *translator) unnest(all []token, i int) (string, int, error) {
 	if p == nil || p.ArrayType == nil {
 		return "", 0, invalid("UNNEST needs an array parameter, @%s is none", name)
 	}
+	list := quote(listOf(name))
 	if i > 0 && all[i-1].is("IN") {
-		return "(SELECT value FROM json_each(@" + name + "))", 4, nil
+		return "(SELECT value FROM " + list + ")", 4, nil
 	}
 	if i+5 >= len(all) || !all[i+4].is("AS") {
 		return "", 0, invalid("UNNEST without an alias is not emulated")
 	}
-	alias, n := all[i+5].text, 6
+	alias := all[i+5].text
 	if p.ArrayType.StructTypes != nil {
-		var fields []string
-		for _, f := range p.ArrayType.StructTypes {
-			fields = append(fields, "json_extract(value, "+literal("$."+f.Name)+") AS "+quote(f.Name))
-		}
-		return "(SELECT " + strings.Join(fields, ", ") + " FROM json_each(@" + name + ")) AS " + alias, n, nil
+		return list + " AS " + alias, 6, nil
 	}
-	columns := "value AS " + quote(alias)
 	if i+9 < len(all) && all[i+6].is("WITH") && all[i+7].is("OFFSET") && all[i+8].is("AS") {
-		columns, n = columns+", key AS "+quote(all[i+9].text), 10
+		return "(SELECT value AS " + quote(alias) + ", key AS " + quote(all[i+9].text) + " FROM " + list + ")", 10, nil
 	}
-	return "(SELECT " + columns + " FROM json_each(@" + name + "))", n, nil
+	return "(SELECT value AS " + quote(alias) + " FROM " + list + ")", 6, nil
 }
 
 func (tr *translator) columns(alias string) string {
