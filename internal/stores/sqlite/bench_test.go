@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"recount/internal/stores"
 	"recount/internal/stores/sqlite"
@@ -25,7 +24,6 @@ func BenchmarkErase(b *testing.B) {
 			_, store, subjects := crowd(b, b.N)
 			next := atomic.Int64{}
 			b.ResetTimer()
-			b.SetParallelism(1)
 			runClients(clients, func() bool {
 				i := next.Add(1) - 1
 				if i >= int64(b.N) {
@@ -140,7 +138,6 @@ func benchmarkBare(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "erasures/s")
-	_ = time.Now
 }
 
 func fillBare(b *testing.B, db *sqlite.DB) {

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	busyTimeout = time.Second            // how long another process's lock or reader is waited for
+	patience    = time.Second            // how long another process's lock or reader is waited for
+	busyTimeout = 100 * time.Millisecond // of which SQLite waits this long at a time
 	maxBatch    = 128                    // requests in one transaction
 	gatherFor   = 300 * time.Microsecond // see gather
 	importLimit = 64 << 20               // bytes in the log after which appends are checkpointed
@@ -175,13 +176,13 @@ func (w *writer) transact(batch []*request, full bool) error {
 	if err := w.synchronous(full); err != nil {
 		return err
 	}
-	if err := w.exec("BEGIN IMMEDIATE"); err != nil {
+	if err := w.begin(); err != nil {
 		return err
 	}
 	err := w.together(batch)
 	if err != nil && (len(batch) > 1 || errors.Is(err, errMixed)) {
 		if err = w.rollback(); err == nil {
-			err = w.exec("BEGIN IMMEDIATE")
+			err = w.begin()
 		}
 		if err == nil {
 			err = w.apart(batch)
@@ -262,6 +263,23 @@ func (w *writer) write(r *request) error {
 		}
 	}
 	return nil
+}
+
+// begin takes the write lock.
+func (w *writer) begin() error {
+	return patiently(func() error { return w.exec("BEGIN IMMEDIATE") })
+}
+
+// patiently tries again while another process is in the way.
+func patiently(try func() error) error {
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		var fault *subject.Fault
+		err := try()
+		busy := errors.As(err, &fault) && (fault.Reason == subject.ReasonStoreLocked || fault.Reason == subject.ReasonCheckpointBusy)
+		if !busy || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // rollback ends a transaction that failed. SQLite may have ended it already.

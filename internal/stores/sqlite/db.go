@@ -2,9 +2,11 @@
 //
 // One connection writes. What is asked of it at the same time shares a transaction (commit.go), and an erasure is only
 // answered once its bytes are gone from the files (purge.go). The promise about bytes covers what this package wrote:
-// copies that an owner's own program left in an owner's file go with that file's next VACUUM. Everything in a process
-// that uses one file MUST share one DB, and nothing else in it may open the file: closing any descriptor of a file
-// drops the locks that SQLite holds on it.
+// copies that an owner's own program left in an owner's file, by its own changes or its own checkpoints, go with that
+// file's next VACUUM.
+//
+// Everything in a process that uses one file MUST share one DB, and nothing else in it may open the file: closing any
+// descriptor of a file drops the locks that SQLite holds on it.
 package sqlite
 
 import (
@@ -173,8 +175,7 @@ func (db *DB) Close() error {
 	db.closed = true
 	close(db.queue)
 	db.intake.Unlock()
-	// The writer purges while the readers are shut out by the gate, and closes first: the last connection to close
-	// would checkpoint by itself.
+	// The writer purges last: the last connection to close checkpoints by itself, without a scrub.
 	return errors.Join(<-db.stopped, named(db.reads.Close()))
 }
 

@@ -32,7 +32,7 @@ func (w *writer) purge() error {
 	if err := w.scrub(); err != nil {
 		return err
 	}
-	return w.truncate()
+	return patiently(w.truncate)
 }
 
 // checkpointImport keeps the log short while rows are only added. It is purged then, too: splitting a page leaves
@@ -64,7 +64,7 @@ func residue(cause error) error { return &subject.Fault{Reason: subject.ReasonRe
 
 // scrub zeroes the gap of every b-tree page that has been in the log since it was last truncated.
 func (w *writer) scrub() error {
-	if err := w.exec("BEGIN IMMEDIATE"); err != nil { // no other writer may move what is looked at
+	if err := w.begin(); err != nil { // no other writer may move what is looked at
 		return err
 	}
 	err := w.scrubGaps()
@@ -149,7 +149,7 @@ func (w *writer) page(pgno uint32) ([]byte, error) {
 }
 
 // truncate moves the log into the database and empties it. The pragma reports a log that a reader keeps in a column,
-// and no error.
+// and no error. Our own readers are let through between two tries.
 func (w *writer) truncate() error {
 	s, err := w.prepared("PRAGMA wal_checkpoint(TRUNCATE)")
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"recount/internal/stores"
 	"recount/internal/stores/sqlite"
 	"recount/internal/stores/storetest"
 	"recount/internal/subject"
@@ -20,10 +21,16 @@ func TestNothingOfAnErasedSubjectIsLeftInAnyFile(t *testing.T) {
 	events, edges := table(t, db, storetest.EventsTable()), table(t, db, storetest.EdgesTable())
 	const people = 3000
 	names := make([]string, people)
+	var ofEvents, ofEdges []stores.Row
 	for i := range names {
 		names[i] = fmt.Sprintf("person-%08x-%d@example.test", rand.Uint32(), i) //nolint:gosec // a test's own choice
-		add(t, events, rowsOf(storetest.EventsTable(), names[i], 1+i%4)...)
-		add(t, edges, rowsOf(storetest.EdgesTable(), names[i], i%3)...)
+		ofEvents = append(ofEvents, rowsOf(storetest.EventsTable(), names[i], 1+i%4)...)
+		ofEdges = append(ofEdges, rowsOf(storetest.EdgesTable(), names[i], i%3)...)
+		if i%20 == 19 {
+			add(t, events, ofEvents...)
+			add(t, edges, ofEdges...)
+			ofEvents, ofEdges = nil, nil
+		}
 	}
 	rand.Shuffle(people, func(i, j int) { names[i], names[j] = names[j], names[i] })
 	gone, stay := names[:people*9/10], names[people*9/10:]

@@ -172,8 +172,9 @@ func checkCollation(ctx context.Context, pool *sql.DB, table, column string) err
 // checkStored looks for values that no text equals.
 func checkStored(ctx context.Context, pool *sql.DB, table, column string) error {
 	var kind string
-	err := pool.QueryRowContext(ctx, "SELECT typeof("+quote(column)+") FROM main."+quote(table)+
-		" WHERE typeof("+quote(column)+") NOT IN ('text', 'null') LIMIT 1").Scan(&kind)
+	query := "SELECT typeof(" + quote(column) + ") FROM main." + quote(table) +
+		" WHERE typeof(" + quote(column) + ") NOT IN ('text', 'null') LIMIT 1"
+	err := pool.QueryRowContext(ctx, query).Scan(&kind)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}

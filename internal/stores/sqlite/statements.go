@@ -8,7 +8,7 @@ import (
 
 // statements are a table's SQL texts. ?1 is the tenant, ?2 a key or a JSON list of keys.
 type statements struct {
-	from string // the quoted table
+	probe string // whether the table can be read
 
 	countOne, deleteOne string
 	tallyOne, tallySet  string // answer keys, each with its count
@@ -46,7 +46,7 @@ func compose(spec stores.Table, columns []string, rowid string) statements {
 	page := "SELECT " + shown + " FROM " + from + " WHERE "
 	order := " ORDER BY " + rowid + " LIMIT "
 	return statements{
-		from:      from,
+		probe:     "SELECT 1 FROM " + from + " LIMIT 1",
 		countOne:  "SELECT count(*) FROM " + from + " WHERE " + where(one),
 		deleteOne: "DELETE FROM " + from + " WHERE " + where(one),
 		tallyOne:  "SELECT ?2, count(*) FROM " + from + " WHERE " + where(one),

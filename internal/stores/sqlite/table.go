@@ -86,7 +86,7 @@ func (t *Table) IdentityFields() []string { return t.spec.Identities }
 func (t *Table) Ready(ctx context.Context) error {
 	return t.db.read(ctx, func(pool *sql.DB) error {
 		var one int
-		err := pool.QueryRowContext(ctx, "SELECT 1 FROM "+t.sql.from+" LIMIT 1").Scan(&one)
+		err := pool.QueryRowContext(ctx, t.sql.probe).Scan(&one)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
