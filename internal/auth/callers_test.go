@@ -34,7 +34,7 @@ func TestEveryFaultOfAnAllowListIsNamedAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("no fault")
 	}
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the join itself
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		t.Fatalf("not a join of faults: %T", err)
 	}

@@ -84,7 +84,7 @@ func TestWithoutATokenThePeerIsNotCalledAndTheErrorSaysSo(t *testing.T) {
 		metadata.Answer(status)
 		body := &closing{Reader: strings.NewReader("x")}
 		request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:1", body)
-		_, err := auth.NewPeerTransport(base, auth.GoogleTokens(audience)).RoundTrip(request) //nolint:bodyclose // there is none
+		_, err := auth.NewPeerTransport(base, auth.GoogleTokens(audience)).RoundTrip(request)
 		var token interface{ Unauthorised() bool }
 		if !errors.As(err, &token) || !token.Unauthorised() || !strings.Contains(err.Error(), hint) {
 			t.Errorf("%d: %v", status, err)
