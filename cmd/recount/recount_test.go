@@ -246,8 +246,32 @@ var lies = map[string]lie{
 		<-r.Context().Done()
 		return nil
 	},
-	"endless-pages": regexpLie(`"next_page_token":"[^"]*"`, `"next_page_token":"again"`),
-	"short-pages":   regexpLie(`"count":\d+`, `"count":9`),
+	"endless-pages": endless(),
+	"lost-rows":     regexpLie(`"count":\d+`, `"count":5000`),
+	"restless-ref":  restless(),
+}
+
+// endless answers the first page over and over, whatever the token.
+func endless() lie {
+	var page []byte
+	token, request := regexpLie(`"next_page_token":"[^"]*"`, `"next_page_token":"again"`), regexp.MustCompile(`"request_id":"[^"]*"`)
+	return func(w http.ResponseWriter, r *http.Request, body []byte) []byte {
+		if page == nil {
+			page = token(w, r, body)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(request.ReplaceAll(page, []byte(`"request_id":"`+r.Header.Get("X-Request-ID")+`"`)))
+		return nil
+	}
+}
+
+// restless calls one person by another reference each time.
+func restless() lie {
+	times := 0
+	return func(w http.ResponseWriter, r *http.Request, body []byte) []byte {
+		times++
+		return regexpLie(`"subject_ref":"[^"]*"`, fmt.Sprintf(`"subject_ref":"%064d"`, times))(w, r, body)
+	}
 }
 
 func regexpLie(pattern, fresh string) lie {

@@ -105,12 +105,12 @@ func TestATerminalGetsColoursUnlessItWantsNone(t *testing.T) {
 }
 
 func TestANarrowTerminalLosesSpareColumnsAndNotTheMeasurements(t *testing.T) {
-	out := onTerminal(t, seeded(t), 80, []string{"NO_COLOR=1"}, "erase", "--tenant", "acme", "--identity", "alice")
+	out := onTerminal(t, seeded(t), 72, []string{"NO_COLOR=1"}, "erase", "--tenant", "acme", "--identity", "alice")
 	if strings.Contains(out, "BACKEND") || !strings.Contains(out, "REMAINING") {
 		t.Errorf("got\n%s", out)
 	}
 	for line := range strings.Lines(out) {
-		if strings.HasPrefix(line, "  graph") && len([]rune(strings.TrimRight(line, "\r\n"))) > 80 {
+		if strings.HasPrefix(line, "  graph") && len([]rune(strings.TrimRight(line, "\r\n"))) > 72 {
 			t.Errorf("too wide: %q", line)
 		}
 	}

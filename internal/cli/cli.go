@@ -26,7 +26,8 @@ const (
 )
 
 const description = `Carry out a person's right to erasure and access across every service that holds their data, and prove it by
-counting again after the delete.
+counting again after the delete. It talks HTTP to the coordinator and the cells, https unless they are on loopback, never
+follows a redirect, and honours HTTPS_PROXY, which then carries a tunnel that it can't read.
 
 Exit codes: 0 erased or all is well, 1 coverage found suspects, 2 usage, 3 pending, 4 failed or incomplete, 130 interrupted.`
 

@@ -60,7 +60,11 @@ func (c *purgeCmd) Run(ctx context.Context, s *session) error {
 		s.note("Interrupted. A purge that has started goes on; run the command again to see it counted.")
 		return exit(exitInterrupted)
 	}
-	if err == nil && got.code != http.StatusOK {
+	switch {
+	case err != nil || got.code == http.StatusOK:
+	case got.code == http.StatusNotFound:
+		err = fmt.Errorf("HTTP 404: this cell has no journal elsewhere to purge; only a graph cell on Google Cloud has")
+	default:
 		err = got.refusal()
 	}
 	var said journalAnswer
