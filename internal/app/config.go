@@ -13,6 +13,7 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
+	"recount/internal/auth"
 	"recount/internal/subject"
 )
 
@@ -20,10 +21,21 @@ import (
 const publishedSalt = "recount-development-salt-published"
 
 // Secret is a configured secret. It prints as "[redacted]".
-type Secret struct{ value string }
+type Secret struct{ value *string }
 
 // UnmarshalText takes the value from the environment.
-func (s *Secret) UnmarshalText(text []byte) error { s.value = string(text); return nil }
+func (s *Secret) UnmarshalText(text []byte) error {
+	value := string(text)
+	s.value = &value
+	return nil
+}
+
+func (s Secret) reveal() string {
+	if s.value == nil {
+		return ""
+	}
+	return *s.value
+}
 
 // Format keeps every fmt verb from printing the secret.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[redacted]")) }
@@ -151,10 +163,10 @@ func (s *Service) check() []error {
 func (s *Service) checkAuth() []error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	secret := s.SubjectSalt.value
+	secret := s.SubjectSalt.reveal()
 	switch s.AuthMode {
 	case "off":
-		if !loopback(s.ListenAddr) {
+		if !auth.IsLoopback(s.ListenAddr) {
 			fault("AUTH_MODE: off only runs on a loopback address, and LISTEN_ADDR is %q: bind 127.0.0.1, or use AUTH_MODE=idtoken", s.ListenAddr)
 		}
 		if secret == "" {
@@ -193,15 +205,6 @@ func (s *Service) dataDir(cell string) string {
 		return s.DataDir
 	}
 	return filepath.Join("data", cell)
-}
-
-func loopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // parseFaults names each variable of the configuration that could not be parsed, and nothing of its value.

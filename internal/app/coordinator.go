@@ -45,7 +45,7 @@ func newCoordinator(r *running, c CoordinatorConfig, configs []cascade.PeerConfi
 // Erase is one cascade, with a receipt for every store of every cell.
 func (c *coordinator) Erase(ctx context.Context, requestID string, s subject.Subject) []subject.Receipt {
 	return c.flights.Do(s, func() []subject.Receipt {
-		done := c.obs.Erasing("cascade")
+		done := c.obs.Erasing(obs.Cascade)
 		receipts := c.cascade.Erase(ctx, requestID, s)
 		done(receipts)
 		return receipts
@@ -54,7 +54,7 @@ func (c *coordinator) Erase(ctx context.Context, requestID string, s subject.Sub
 
 // EraseBatch is one cascade for many subjects of one tenant.
 func (c *coordinator) EraseBatch(ctx context.Context, requestID string, subjects []subject.Subject) [][]subject.Receipt {
-	done := c.obs.Erasing("cascade")
+	done := c.obs.Erasing(obs.Cascade)
 	receipts := c.cascade.EraseBatch(ctx, requestID, subjects)
 	done(receipts...)
 	return receipts

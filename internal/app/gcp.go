@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"recount/internal/audit"
 	"recount/internal/cell"
 	"recount/internal/intake"
 	"recount/internal/stores"
@@ -71,7 +72,7 @@ func onGCP(ctx context.Context, s *Service, name, graphProject string) (*assembl
 			return client.Table(ctx, k.Table)
 		},
 		func(t *bigquery.Table, k intake.Kind) error { a.alone(t, k); return nil }, kinds...)
-	a.surveys = append(a.surveys, cell.Survey{Surveyor: client, Covered: covered})
+	a.surveys = append(a.surveys, cell.Survey{Surveyor: client, Covered: append(covered, audit.Table())})
 	return a, err
 }
 

@@ -164,7 +164,7 @@ func (r *running) newCell(name string, a *assembly) *cell.Cell {
 	c := cell.Config{
 		Name: name, Version: version(), Salt: r.salt, Groups: a.groups, Intakes: a.intakes, StoreTimeout: r.StoreTimeout,
 		Deny: r.AccessDenyFields, OnError: r.storeFailed, Stopping: r.life.Erasures(), Surveys: a.surveys, GraphJournal: a.journal,
-		Observe: func() func(...[]subject.Receipt) { return r.obs.Erasing("local") },
+		Observe: func() func(...[]subject.Receipt) { return r.obs.Erasing(obs.Local) },
 	}
 	if a.lease != nil {
 		c.Lease = a.lease

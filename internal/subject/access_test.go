@@ -130,13 +130,20 @@ func TestAStoreThatCanNotBeReadSaysSoAndItsSiblingsAreRead(t *testing.T) {
 	}
 }
 
+// hidden is a struct that fmt prints field by field, without asking the fields.
+type hidden struct {
+	s    Subject
+	salt Salt
+}
+
 func TestASubjectIsNeverPrinted(t *testing.T) {
 	s := person(t)
 	salt, _ := NewSalt("a secret of 16 bytes or more")
 	var log strings.Builder
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "subject", s, "salt", salt)
 	encoded, _ := json.Marshal(map[string]any{"s": s, "salt": salt})
-	all := log.String() + string(encoded) + fmt.Sprintf("%v %+v %#v %s %q %x %d", s, s, s, s, s, s, s) + fmt.Sprintf("%v %+v %#v %s %x", salt, salt, salt, salt, salt)
+	all := log.String() + string(encoded) + fmt.Sprintf("%v %+v %#v %s %q %x %d", s, s, s, s, s, s, s) + fmt.Sprintf("%v %+v %#v %s %x", salt, salt, salt, salt, salt) +
+		fmt.Sprintf("%v %+v %#v", hidden{s, salt}, hidden{s, salt}, &hidden{s, salt})
 	for _, secret := range []string{"alice", "616c696365", "secret", "736563726574", "acme"} {
 		if strings.Contains(all, secret) {
 			t.Errorf("%q is in %s", secret, all)

@@ -47,7 +47,7 @@ func (k PageKey) open(token, cell, caller string, s Subject) (store, cursor stri
 
 func (k PageKey) mac(cell, caller string, s Subject, payload string) []byte {
 	mac := hmac.New(sha256.New, k.key)
-	for _, part := range []string{cell, caller, s.tenant, s.identity, payload} {
+	for _, part := range []string{cell, caller, s.Tenant(), s.Identity(), payload} {
 		var size [8]byte
 		binary.BigEndian.PutUint64(size[:], uint64(len(part)))
 		mac.Write(size[:])

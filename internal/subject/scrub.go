@@ -26,7 +26,7 @@ func scrub(rows []map[string]any, deny, identityFields []string, s Subject) ([]m
 	removed := make(map[string]bool)
 	for _, row := range rows {
 		for _, field := range identityFields {
-			if value, present := row[field]; present && value != any(s.identity) {
+			if value, present := row[field]; present && value != any(s.Identity()) {
 				delete(row, field)
 				removed[field] = true
 			}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"unicode/utf8"
+	"unique"
 )
 
 // MaxIdentityBytes is the longest identity that is accepted.
@@ -28,11 +29,14 @@ var ErrTenant = errors.New("tenant_id must match [a-z0-9][a-z0-9_-]{0,62}")
 // ErrIdentity says that an identity is not one that every part of the system can carry unchanged.
 var ErrIdentity = errors.New(`identity_id must be 1 to 512 bytes of valid UTF-8 without control characters, and neither "." nor ".."`)
 
-// Subject is one person as one tenant knows them. It is compared byte for byte. Every way of printing it
-// answers "[redacted]": an identity must not reach a log, an error or a metric by accident.
+// Subject is one person as one tenant knows them. It is compared byte for byte. Every way of printing it answers
+// "[redacted]", and printing a struct that holds one answers no more than an address: an identity must not reach a log,
+// an error or a metric by accident.
 type Subject struct {
-	tenant, identity string
+	of unique.Handle[named]
 }
+
+type named struct{ tenant, identity string }
 
 // New checks both halves and returns the subject. It MUST be the only way in: a Subject that exists is valid.
 // Errors: ErrTenant, ErrIdentity. Neither carries the value that was refused.
@@ -43,7 +47,7 @@ func New(tenant, identity string) (Subject, error) {
 	if err := CheckIdentity(identity); err != nil {
 		return Subject{}, err
 	}
-	return Subject{tenant: tenant, identity: identity}, nil
+	return Subject{of: unique.Make(named{tenant: tenant, identity: identity})}, nil
 }
 
 // CheckTenant reports ErrTenant unless the id has the form that the wire contract fixes.
@@ -78,10 +82,17 @@ func CheckIdentity(identity string) error {
 }
 
 // Tenant is the tenant id. It is not personal data.
-func (s Subject) Tenant() string { return s.tenant }
+func (s Subject) Tenant() string { return s.named().tenant }
 
 // Identity is the plaintext identity: for a store's predicate, and for nothing that outlives the erasure.
-func (s Subject) Identity() string { return s.identity }
+func (s Subject) Identity() string { return s.named().identity }
+
+func (s Subject) named() named {
+	if s.IsZero() {
+		return named{}
+	}
+	return s.of.Value()
+}
 
 // IsZero reports whether s was never made by New.
 func (s Subject) IsZero() bool { return s == Subject{} }
@@ -99,18 +110,23 @@ func (Subject) LogValue() slog.Value { return slog.StringValue(redacted) }
 func (Subject) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // Salt is the secret that makes a Ref one-way. It prints as "[redacted]".
-type Salt struct{ b string }
+type Salt struct{ secret *string }
 
 // NewSalt takes at least 16 bytes. The salt MUST be the same in every cell of a deployment.
 func NewSalt(secret string) (Salt, error) {
 	if len(secret) < minSaltBytes {
 		return Salt{}, fmt.Errorf("the subject salt needs at least %d bytes, this one has %d", minSaltBytes, len(secret))
 	}
-	return Salt{b: secret}, nil
+	return Salt{secret: &secret}, nil
 }
 
 // Bytes is the secret itself, for deriving keys.
-func (s Salt) Bytes() []byte { return []byte(s.b) }
+func (s Salt) Bytes() []byte {
+	if s.secret == nil {
+		return nil
+	}
+	return []byte(*s.secret)
+}
 
 // Format keeps every fmt verb from printing the secret.
 func (Salt) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
@@ -130,6 +146,7 @@ type Ref string
 // Ref is the hex SHA-256 of salt|tenant_id|identity_id. A tenant id holds no '|', so two subjects never share the
 // hashed text.
 func (s Subject) Ref(salt Salt) Ref {
-	sum := sha256.Sum256([]byte(salt.b + "|" + s.tenant + "|" + s.identity))
+	p := s.named()
+	sum := sha256.Sum256([]byte(string(salt.Bytes()) + "|" + p.tenant + "|" + p.identity))
 	return Ref(hex.EncodeToString(sum[:]))
 }
