@@ -43,6 +43,7 @@ type writer struct {
 	full       bool // PRAGMA synchronous is FULL, else NORMAL
 	last       int  // requests in the transaction before this one
 	checkpoint int64
+	log        string // the path of the write-ahead log
 }
 
 func openWriter(ctx context.Context, db *DB) (*writer, error) {
@@ -66,15 +67,23 @@ func openWriter(ctx context.Context, db *DB) (*writer, error) {
 	return w, nil
 }
 
-// start checks the journal mode, and purges: a process that died between a commit and its checkpoint left a log.
+// start finds the log where SQLite keeps it, which is beside the file that a link points at, and purges it: a process
+// that died between a commit and its checkpoint left something there.
 func (w *writer) start(ctx context.Context) error {
-	var mode string
+	var mode, file string
+	var tables int
 	if err := w.conn.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
 		return named(err)
 	}
 	if mode != "wal" {
 		return refuse("its journal mode is %s, where deleted rows stay in the journal: run PRAGMA journal_mode=WAL on it once", mode)
 	}
+	err := w.conn.QueryRowContext(ctx, "SELECT file, (SELECT count(*) FROM sqlite_schema) FROM pragma_database_list WHERE name='main'").
+		Scan(&file, &tables) // and a first read makes the log
+	if err != nil {
+		return named(err)
+	}
+	w.log = file + logSuffix
 	var fault *subject.Fault
 	if err := w.purge(); err != nil && !(errors.As(err, &fault) && fault.Reason == subject.ReasonCheckpointBusy) {
 		return err
@@ -240,7 +249,7 @@ func (w *writer) settle(batch []*request, purged error, synced bool) {
 	}
 	var unsynced error
 	if synced {
-		unsynced = syncFile(w.db.path + logSuffix)
+		unsynced = syncFile(w.log)
 	}
 	for _, r := range batch {
 		if r.subjects == nil {

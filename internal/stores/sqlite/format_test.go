@@ -69,8 +69,10 @@ func TestPointerMapsAreFoundWhereSQLitePutsThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	db.SetMaxOpenConns(1)
-	for _, s := range []string{"PRAGMA page_size=512", "PRAGMA auto_vacuum=1", "CREATE TABLE t (a TEXT)", "CREATE INDEX i ON t(a)",
-		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<9000) INSERT INTO t SELECT 'person-'||i FROM n"} {
+	for _, s := range []string{
+		"PRAGMA page_size=512", "PRAGMA auto_vacuum=1", "CREATE TABLE t (a TEXT)", "CREATE INDEX i ON t(a)",
+		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<9000) INSERT INTO t SELECT 'person-'||i FROM n",
+	} {
 		if _, err := db.ExecContext(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}

@@ -53,13 +53,19 @@ func TestATableThatCanNotBeCountedTrulyIsRefused(t *testing.T) {
 		"blob tenant":      {[]string{plain, "INSERT INTO people VALUES (x'61', 'a')"}, nil, []string{"column tenant", "blob"}},
 		"without rowid":    {[]string{"CREATE TABLE people (tenant TEXT, person TEXT PRIMARY KEY) WITHOUT ROWID"}, nil, []string{"WITHOUT ROWID"}},
 		"hidden rowid":     {[]string{"CREATE TABLE people (tenant TEXT, person TEXT, rowid TEXT, _rowid_ TEXT, oid TEXT)"}, nil, []string{"rowid"}},
-		"delete trigger": {[]string{plain, "CREATE TABLE kept (p TEXT)",
-			"CREATE TRIGGER keep AFTER DELETE ON people BEGIN INSERT INTO kept VALUES (old.person); END"}, nil, []string{"trigger", "people"}},
-		"trigger below a cascade": {[]string{"CREATE TABLE people (id INTEGER PRIMARY KEY, tenant TEXT, person TEXT)",
+		"delete trigger": {[]string{
+			plain, "CREATE TABLE kept (p TEXT)",
+			"CREATE TRIGGER keep AFTER DELETE ON people BEGIN INSERT INTO kept VALUES (old.person); END",
+		}, nil, []string{"trigger", "people"}},
+		"trigger below a cascade": {[]string{
+			"CREATE TABLE people (id INTEGER PRIMARY KEY, tenant TEXT, person TEXT)",
 			"CREATE TABLE notes (of INTEGER REFERENCES people(id) ON DELETE CASCADE, note TEXT)", "CREATE TABLE kept (p TEXT)",
-			"CREATE TRIGGER keep BEFORE DELETE ON notes BEGIN INSERT INTO kept VALUES (old.note); END"}, nil, []string{"trigger", "notes"}},
-		"rows cut loose": {[]string{"CREATE TABLE people (id INTEGER PRIMARY KEY, tenant TEXT, person TEXT)",
-			"CREATE TABLE notes (of INTEGER REFERENCES people(id) ON DELETE SET NULL, note TEXT)"}, nil, []string{"notes", "SET NULL", "CASCADE"}},
+			"CREATE TRIGGER keep BEFORE DELETE ON notes BEGIN INSERT INTO kept VALUES (old.note); END",
+		}, nil, []string{"trigger", "notes"}},
+		"rows cut loose": {[]string{
+			"CREATE TABLE people (id INTEGER PRIMARY KEY, tenant TEXT, person TEXT)",
+			"CREATE TABLE notes (of INTEGER REFERENCES people(id) ON DELETE SET NULL, note TEXT)",
+		}, nil, []string{"notes", "SET NULL", "CASCADE"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := open(t, ownersFile(t, c.schema...), sqlite.Owners())

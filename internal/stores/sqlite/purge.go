@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -49,11 +48,9 @@ func (w *writer) checkpointImport() {
 	}
 }
 
+// logSize fails where there is no log: SQLite keeps one for as long as the file is open, if only an empty one.
 func (w *writer) logSize() (int64, error) {
-	info, err := os.Stat(w.db.path + logSuffix)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
+	info, err := os.Stat(w.log)
 	if err != nil {
 		return 0, residue(err)
 	}
@@ -112,7 +109,7 @@ func (w *writer) scrubGaps() error {
 
 // suspects are the pages that had something in their gap at any time in this log.
 func (w *writer) suspects(l layout) ([]uint32, error) {
-	file, err := os.Open(w.db.path + logSuffix)
+	file, err := os.Open(w.log)
 	if err != nil {
 		return nil, residue(err)
 	}

@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -71,5 +72,23 @@ func eraseInTurn(t *testing.T, names []string, w int, tables ...*sqlite.Table) {
 				}
 			}
 		}
+	}
+}
+
+// SQLite keeps the log of a linked file beside the file, not beside the link.
+func TestALinkedFileIsPurgedToo(t *testing.T) {
+	folder := t.TempDir()
+	if err := open(t, filepath.Join(folder, "real.db")).Close(); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link.db")
+	if err := os.Symlink(filepath.Join(folder, "real.db"), link); err != nil {
+		t.Fatal(err)
+	}
+	events := table(t, open(t, link), storetest.EventsTable())
+	add(t, events, rowsOf(storetest.EventsTable(), "alice@example.test", 3)...)
+	wantErased(t, verdict(t.Context(), events, who(t, "alice@example.test")))
+	if found := residue(t, folder, []string{"alice@example.test"}); found > 0 {
+		t.Error("the identity is in the files behind the link")
 	}
 }
