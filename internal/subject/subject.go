@@ -110,22 +110,22 @@ func (Subject) LogValue() slog.Value { return slog.StringValue(redacted) }
 func (Subject) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // Salt is the secret that makes a Ref one-way. It prints as "[redacted]".
-type Salt struct{ secret *string }
+type Salt struct{ value *string }
 
 // NewSalt takes at least 16 bytes. The salt MUST be the same in every cell of a deployment.
 func NewSalt(secret string) (Salt, error) {
 	if len(secret) < minSaltBytes {
 		return Salt{}, fmt.Errorf("the subject salt needs at least %d bytes, this one has %d", minSaltBytes, len(secret))
 	}
-	return Salt{secret: &secret}, nil
+	return Salt{value: &secret}, nil
 }
 
 // Bytes is the secret itself, for deriving keys.
 func (s Salt) Bytes() []byte {
-	if s.secret == nil {
+	if s.value == nil {
 		return nil
 	}
-	return []byte(*s.secret)
+	return []byte(*s.value)
 }
 
 // Format keeps every fmt verb from printing the secret.
