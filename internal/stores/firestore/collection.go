@@ -65,7 +65,7 @@ func (c *Collection) RecoverableUntil(_ context.Context, deleted time.Time) (tim
 func (c *Collection) Ready(ctx context.Context) error {
 	err := attempt(ctx, func() error {
 		_, err := c.ref.Select().Limit(1).Documents(ctx).GetAll()
-		return err //nolint:wrapcheck // failed does
+		return err
 	})
 	return failed(ctx, err, subject.ReasonBackendBusy)
 }
@@ -77,7 +77,7 @@ func (c *Collection) named() bool { return c.table.Identities[0] == NameColumn }
 func (c *Collection) ours() bool { return c.table.Columns != nil }
 
 var (
-	errCasefold = errors.New("Firestore can't compare with case folding: store a case-folded copy of the identity in a field of " +
+	errCasefold = errors.New("case folding is beyond Firestore: store a case-folded copy of the identity in a field of " +
 		"its own, name that field as the identity column, and match it exactly")
 	errMixedName = errors.New("an identity column " + NameColumn + " must be the only one: declare a second store for the other fields")
 )

@@ -327,3 +327,22 @@ func TestSurveyNamesKeysThatNoStoreCovers(t *testing.T) {
 		t.Errorf("Survey = %v, %v, want %s", got, err, want)
 	}
 }
+
+func TestABatchCountsADocumentOncePerSubjectHoweverManyQueriesItTakes(t *testing.T) {
+	c := open(t, firestoretest.Host(t))
+	col := c.collection(t, users())
+	n := col.idsPerQuery() + 1
+	subjects := make([]subject.Subject, n)
+	for i := range n {
+		subjects[i] = who(t, "acme", fmt.Sprintf("person-%d", i))
+	}
+	c.put(t, "users/1", fields{"tenant": "acme", "id": "person-0", "related": fmt.Sprintf("person-%d", n-1)}) // of two queries
+	counts, err := col.Counts(t.Context(), subjects)
+	if err != nil || counts[0] != 1 || counts[n-1] != 1 || counts[1] != 0 {
+		t.Errorf("Counts = %v, %v", counts, err)
+	}
+	if _, err := col.DeleteAll(t.Context(), subjects); err != nil {
+		t.Error(err)
+	}
+	wantCount(t, col, subjects[0], 0)
+}

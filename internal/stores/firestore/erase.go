@@ -35,7 +35,7 @@ func aggregate(ctx context.Context, q fs.Query) (n int64, err error) {
 	err = attempt(ctx, func() error {
 		result, err := q.NewAggregationQuery().WithCount(alias).Get(ctx)
 		if err != nil {
-			return err //nolint:wrapcheck // classified by its status
+			return err
 		}
 		value, ok := result[alias].(*pb.Value)
 		if !ok {
@@ -91,8 +91,8 @@ func (c *Collection) tally(ctx context.Context, tenant string, ids []string, tot
 			n, err := c.weight(ctx, m)
 			totals.mu.Lock()
 			defer totals.mu.Unlock()
-			for _, id := range c.identities(m) {
-				if s, invalid := subject.New(tenant, id); invalid == nil {
+			for _, id := range c.identities(m) { // others than were asked for are another query's to count
+				if s, invalid := subject.New(tenant, id); invalid == nil && slices.Contains(ids, id) {
 					totals.of[s] += n
 				}
 			}
@@ -100,7 +100,7 @@ func (c *Collection) tally(ctx context.Context, tenant string, ids []string, tot
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return err //nolint:wrapcheck // our own
+		return err
 	}
 	return listing
 }
@@ -216,5 +216,5 @@ func (c *Collection) eachQuery(subjects []subject.Subject, work func(tenant stri
 			group.Go(func() error { return work(tenant, chunk) })
 		}
 	}
-	return group.Wait() //nolint:wrapcheck // our own
+	return group.Wait()
 }

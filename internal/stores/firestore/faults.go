@@ -69,6 +69,7 @@ type markedStream struct {
 func (s markedStream) SendMsg(m any) error {
 	return mark(s.Context(), s.method, s.ClientStream.SendMsg(m))
 }
+
 func (s markedStream) RecvMsg(m any) error {
 	return mark(s.Context(), s.method, s.ClientStream.RecvMsg(m))
 }
@@ -86,7 +87,11 @@ func attempt(ctx context.Context, operation func() error) error {
 // pause waits before the attempt after the n-th; false when the context ended.
 func pause(ctx context.Context, n int) bool {
 	base := firstPause << (n - 1)
-	timer := time.NewTimer(base/2 + rand.N(base)) //nolint:gosec // jitter, no secret
+	return sleep(ctx, base/2+rand.N(base)) //nolint:gosec // jitter, no secret
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -105,7 +105,7 @@ func (c *Client) connect(ctx context.Context, cfg Config) error {
 // Close ends the connections.
 func (c *Client) Close() error {
 	if c.conn != nil {
-		return c.conn.Close() //nolint:wrapcheck // nothing to add
+		return c.conn.Close()
 	}
 	var errs []error
 	if c.docs != nil {

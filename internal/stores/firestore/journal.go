@@ -133,7 +133,7 @@ func (j *Journal) create(tx *fs.Transaction, call string, items []item) ([]bool,
 	}
 	docs, err := tx.GetAll(refs)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // classified by its status
+		return nil, err
 	}
 	created, pending := make([]bool, len(items)), make([]bool, len(refs))
 	for i, it := range items {
@@ -150,7 +150,7 @@ func (j *Journal) create(tx *fs.Transaction, call string, items []item) ([]bool,
 		pending[at] = true
 		it.fields[appendField] = call
 		if err := tx.Create(refs[at], it.fields); err != nil {
-			return nil, err //nolint:wrapcheck // classified by its status
+			return nil, err
 		}
 	}
 	return created, nil
@@ -174,7 +174,7 @@ func (j *Journal) item(row stores.Row) (item, error) {
 		}
 		it.size += len(column.Name) + smallValue
 	}
-	part := func(i int) string { return row[i].(string) } //nolint:errcheck,forcetypeassert // fits saw it
+	part := func(i int) string { return row[i].(string) } // fits saw that they are
 	sum := sha256.Sum256(prefixed(part(j.tenant), part(j.source), part(j.ref)))
 	it.name = hex.EncodeToString(sum[:])
 	return it, nil
@@ -238,7 +238,7 @@ func (j *Journal) scanPage(ctx context.Context, last *string, fn func(stores.Row
 			return n, nil
 		}
 		if err != nil {
-			return n, err //nolint:wrapcheck // classified by its status
+			return n, err
 		}
 		row, err := j.row(doc)
 		if err != nil {

@@ -128,31 +128,30 @@ func (l *Lease) Keep(ctx context.Context, acquired func(ctx context.Context) err
 // serve runs acquired and renews until the lease is lost, the context ends or acquired fails.
 func (l *Lease) serve(ctx context.Context, acquired func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
-	returned := make(chan error, 1)
-	go func() { returned <- acquired(ctx) }()
+	var failure error
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		failure = acquired(ctx)
+	}()
+	defer func() {
+		cancel()
+		<-returned
+	}()
 	tick := time.NewTicker(l.ttl / renewals)
 	defer tick.Stop()
-	running := true
-	finish := func() error {
-		cancel()
-		if running {
-			<-returned // what it answers to the end of its context is no news
-		}
-		return nil
-	}
-	for {
+	for running := returned; ; {
 		select {
 		case <-ctx.Done():
-			return finish()
-		case err := <-returned:
-			running = false
-			if err != nil && ctx.Err() == nil && l.Held() {
-				cancel()
-				return err
+			return nil
+		case <-running:
+			if failure != nil && ctx.Err() == nil && l.Held() {
+				return failure
 			}
+			running = nil // renewals go on without it
 		case <-tick.C:
 			if !l.renew(ctx) {
-				return finish()
+				return nil
 			}
 		}
 	}
@@ -205,7 +204,7 @@ func (l *Lease) take(ctx context.Context, anew bool) (wait time.Duration, err er
 		return tx.Set(l.doc, state)
 	})
 	if err != nil || wait > 0 {
-		return wait, err //nolint:wrapcheck // classified by its status
+		return wait, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -226,7 +225,7 @@ func (l *Lease) read(tx *fs.Transaction) (state leaseState, age time.Duration, e
 		return state, 0, nil
 	}
 	if err != nil {
-		return state, 0, err //nolint:wrapcheck // classified by its status
+		return state, 0, err
 	}
 	if err := doc.DataTo(&state); err != nil {
 		return state, 0, fmt.Errorf("the lease's document is not a lease: %w", err)
@@ -250,13 +249,4 @@ func (l *Lease) release(ctx context.Context) {
 		state.Holder = ""
 		return tx.Set(l.doc, state)
 	})
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

@@ -139,7 +139,7 @@ func TestAnAnswerThatComesTooLateGrantsNothing(t *testing.T) {
 	}
 }
 
-func TestAClockThatStoodStillOrJumpedEndsTheLease(t *testing.T) {
+func TestALeaseEndsOnItsHoldersOwnClock(t *testing.T) {
 	client := open(t, firestoretest.Host(t))
 	start := time.Now()
 	var at atomic.Pointer[time.Time]
@@ -149,8 +149,8 @@ func TestAClockThatStoodStillOrJumpedEndsTheLease(t *testing.T) {
 		t.Fatal(wait, err)
 	}
 	for name, now := range map[string]time.Time{
-		"both clocks": start.Add(leaseTime * 9 / 10), // inside the lease, past the margin
-		"only the wall clock, as after a machine slept": start.Round(0).Add(leaseTime),
+		"both clocks":                         start.Add(leaseTime * 9 / 10), // inside the lease, past the margin
+		"a clock without a monotonic reading": start.Round(0).Add(leaseTime),
 	} {
 		at.Store(&now)
 		if l.Held() {

@@ -125,7 +125,7 @@ func (c *Collection) look(ctx context.Context, tenant string, refs []*fs.Documen
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err //nolint:wrapcheck // our own
+		return nil, err
 	}
 	var found []match
 	for i, doc := range docs {

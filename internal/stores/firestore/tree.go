@@ -29,7 +29,7 @@ func (c *Client) namesBelow(ctx context.Context, parent, after string, limit int
 	defer cancel()
 	stream, err := c.tree.RunQuery(ctx, req)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // classified by its status
+		return nil, err
 	}
 	var names []string
 	for {
@@ -38,7 +38,7 @@ func (c *Client) namesBelow(ctx context.Context, parent, after string, limit int
 		case errors.Is(err, io.EOF):
 			return names, nil
 		case err != nil:
-			return nil, err //nolint:wrapcheck // classified by its status
+			return nil, err
 		case resp.GetDocument() != nil:
 			names = append(names, resp.GetDocument().GetName())
 		}

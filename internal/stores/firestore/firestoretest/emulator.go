@@ -78,7 +78,7 @@ func Project() string {
 type process struct {
 	host  string
 	alive io.Closer // the emulator dies with the other end of this pipe, however the test binary ends
-	done  chan error
+	done  chan struct{}
 }
 
 // outlive starts the emulator beside a process that waits for the end of its input, which comes with the end of the test
@@ -108,8 +108,11 @@ func start() (*process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting java: %w", err)
 	}
-	p := &process{host: "127.0.0.1:" + port, alive: stdin, done: make(chan error, 1)}
-	go func() { p.done <- cmd.Wait() }()
+	p := &process{host: "127.0.0.1:" + port, alive: stdin, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		_ = cmd.Wait() // it ends by being killed
+	}()
 	if err := p.waitReady(); err != nil {
 		p.stop()
 		return nil, err
@@ -126,7 +129,7 @@ func (p *process) waitReady() error {
 			return fmt.Errorf("asking whether it is ready: %w", err)
 		}
 		if resp, err := http.DefaultClient.Do(req); err == nil {
-			return resp.Body.Close() //nolint:wrapcheck // nothing to add
+			return resp.Body.Close()
 		}
 		select {
 		case <-ctx.Done():
