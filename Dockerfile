@@ -7,7 +7,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 RUN test -n "$BINARY" && CGO_ENABLED=0 go build -trimpath \
-      -ldflags "-s -w -X recount/internal/app.Version=$VERSION" -o /out/service ./cmd/$BINARY && mkdir /out/data
+      -ldflags "-s -w -X recount/internal/app.Version=$VERSION -X main.version=$VERSION" -o /out/service ./cmd/$BINARY && mkdir /out/data
 
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt

@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-GOFLAGS_BUILD := -trimpath -ldflags "-s -w -X recount/internal/app.Version=$(VERSION)"
+GOFLAGS_BUILD := -trimpath -ldflags "-s -w -X recount/internal/app.Version=$(VERSION) -X main.version=$(VERSION)"
 TOOLS := .tools
 
 .DEFAULT_GOAL := help

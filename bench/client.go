@@ -127,10 +127,7 @@ func jsonBody(s subject.Subject) io.Reader {
 }
 
 // drain reads an answer to its end and insists on 200.
-func drain(response *http.Response, err error) error {
-	if err != nil {
-		return fmt.Errorf("asking: %w", err)
-	}
+func drain(response *http.Response) error {
 	defer func() { _ = response.Body.Close() }()
 	if _, err := io.Copy(io.Discard, response.Body); err != nil {
 		return fmt.Errorf("reading: %w", err)

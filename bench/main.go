@@ -61,8 +61,12 @@ func run(ctx context.Context) error {
 		name string
 		run  func(context.Context) ([]row, error)
 	}{
-		{"cascade", b.cascade}, {"fleet", b.fourCells}, {"erase", b.erase}, {"batch", b.batch},
-		{"import", b.bulkImport}, {"start", b.start},
+		{"cascade", b.cascade},
+		{"fleet", b.fourCells},
+		{"erase", b.erase},
+		{"batch", b.batch},
+		{"import", b.bulkImport},
+		{"start", b.start},
 	}
 	for _, part := range parts {
 		if *only != "" && *only != part.name {

@@ -97,10 +97,12 @@ type demo struct {
 
 func (d *demo) step(title string) {
 	d.steps++
-	fmt.Fprintf(d.out, "\n%d. %s\n", d.steps, title)
+	_, _ = fmt.Fprintf(d.out, "\n%d. %s\n", d.steps, title)
 }
 
-func (d *demo) say(format string, args ...any) { fmt.Fprintf(d.out, "   "+format+"\n", args...) }
+func (d *demo) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(d.out, "   "+format+"\n", args...)
+}
 
 // load sends each file of the sample to the cell that takes it in.
 func (d *demo) load(ctx context.Context, sample string) error {
@@ -175,7 +177,7 @@ func (d *demo) erase(ctx context.Context) error {
 	if after != 0 || len(found) != 0 {
 		return fmt.Errorf("VERDICT: NOT ERASED: %d rows and %d files still hold the subject", after, len(found))
 	}
-	fmt.Fprintf(d.out, "\nVERDICT: erased. %d rows before, 0 counted after a delete and a restart, 0 bytes of the id in %d files.\n", before, files)
+	_, _ = fmt.Fprintf(d.out, "\nVERDICT: erased. %d rows before, 0 counted after a delete and a restart, 0 bytes of the id in %d files.\n", before, files)
 	return nil
 }
 

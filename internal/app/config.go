@@ -98,7 +98,7 @@ type CoordinatorConfig struct {
 // LoadCell reads the environment of a cell and checks it whole: the error names every fault at once.
 func LoadCell() (CellConfig, error) {
 	c, err := env.ParseAs[CellConfig]()
-	faults := append(parseFaults(err, c), c.Service.check()...)
+	faults := append(parseFaults(err, c), c.check()...)
 	switch {
 	case (c.Cell == "") == (c.CellFile == ""):
 		faults = append(faults, errors.New("CELL, CELL_CONFIG: set exactly one: CELL=ingest|graph|causal, or CELL_CONFIG=file.yaml"))
@@ -114,7 +114,7 @@ func LoadCell() (CellConfig, error) {
 // LoadCoordinator reads the environment of the coordinator and checks it whole.
 func LoadCoordinator() (CoordinatorConfig, error) {
 	c, err := env.ParseAs[CoordinatorConfig]()
-	faults := append(parseFaults(err, c), c.Service.check()...)
+	faults := append(parseFaults(err, c), c.check()...)
 	if c.StoreTimeout+c.StoreTimeout/4 >= c.PeerTimeout {
 		faults = append(faults, fmt.Errorf("CASCADE_PEER_TIMEOUT: %s must leave room for STORE_TIMEOUT (%s) and a quarter of it for the recount", c.PeerTimeout, c.StoreTimeout))
 	}

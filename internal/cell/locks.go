@@ -32,7 +32,7 @@ func NewLocks() *Locks {
 func (l *Locks) Lock(ctx context.Context, subjects []subject.Subject) (unlock func(), err error) {
 	wanted := make([]int, len(subjects))
 	for i, s := range subjects {
-		wanted[i] = int(maphash.Comparable(l.seed, s) % stripes) //nolint:gosec // below 1024
+		wanted[i] = int(maphash.Comparable(l.seed, s) % stripes)
 	}
 	slices.Sort(wanted)
 	wanted = slices.Compact(wanted)

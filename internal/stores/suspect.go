@@ -1,6 +1,9 @@
 package stores
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // keyWords are parts of a column's name that make it look like a person's key.
 var keyWords = []string{
@@ -19,10 +22,14 @@ func LooksLikeKey(column string) bool {
 	return false
 }
 
-// Covers reports whether the table counts by the column of the physical table of that name.
+// Covers reports whether the table counts by the column of the physical table of that name. The columns of a table that
+// is ours are all known: those that it doesn't count by are no keys.
 func (t Table) Covers(table, column string) bool {
 	if !strings.EqualFold(t.Name, table) {
 		return false
+	}
+	if slices.ContainsFunc(t.Columns, func(c Column) bool { return strings.EqualFold(c.Name, column) }) {
+		return true
 	}
 	for _, c := range append([]string{t.Tenant, t.Source, t.SourceRef}, t.Identities...) {
 		if strings.EqualFold(c, column) {

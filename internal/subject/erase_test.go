@@ -38,28 +38,28 @@ func (s *scripted) next() string {
 	return line
 }
 
-func (s *scripted) misbehave(ctx context.Context, how string) (int64, error, bool) {
+func (s *scripted) misbehave(ctx context.Context, how string) (n int64, done bool, err error) {
 	switch how {
 	case "error":
-		return 0, errors.New("row of alice@example.com"), true
+		return 0, true, errors.New("row of alice@example.com")
 	case "not yet":
-		return 0, &NotYet{Reason: ReasonStreamingBuffer}, true
+		return 0, true, &NotYet{Reason: ReasonStreamingBuffer}
 	case "panic":
 		panic("alice@example.com")
 	case "hang":
 		<-ctx.Done()
-		return 0, ctx.Err(), true
+		return 0, true, ctx.Err()
 	case "deaf":
 		<-s.release
-		return 0, nil, true
+		return 0, true, nil
 	case "negative":
-		return -1, nil, true
+		return -1, true, nil
 	}
-	return 0, nil, false
+	return 0, false, nil
 }
 
 func (s *scripted) Count(ctx context.Context, _ Subject) (int64, error) {
-	n, err, done := s.misbehave(ctx, s.next())
+	n, done, err := s.misbehave(ctx, s.next())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts++
@@ -71,7 +71,7 @@ func (s *scripted) Count(ctx context.Context, _ Subject) (int64, error) {
 
 func (s *scripted) Delete(ctx context.Context, _ Subject) (int64, error) {
 	how := s.next()
-	n, err, done := s.misbehave(ctx, how)
+	n, done, err := s.misbehave(ctx, how)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deletes++

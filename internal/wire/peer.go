@@ -159,7 +159,7 @@ func integer(value jsontext.Value) (int64, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(string(value), 10, 63) // takes no sign, fraction or exponent
-	return int64(n), err == nil                        //nolint:gosec // 63 bits
+	return int64(n), err == nil
 }
 
 // PeerTime is a time of a peer: zero where it wrote null, nothing, or no time at all. The last is told apart.
