@@ -69,7 +69,7 @@ func TestRowsThatFailInPassingAreSentAgainAlone(t *testing.T) {
 
 func TestAnAppendThatFailsIsMadeWholeByARetry(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, impatient(500*time.Millisecond))
+	w := newWorld(t)
 	tab := w.events()
 	var rows []stores.Row
 	for i := range 1200 { // three requests

@@ -43,7 +43,7 @@ func TestRowsInTheStreamingBufferArePendingUntilTheyHaveAged(t *testing.T) {
 				w := newWorld(t)
 				tab := w.events()
 				w.server.SetStreaming(bqemu.Streaming{Window: 90 * time.Minute, At: at, Reason: reason})
-				w.seed(tab, "alice", "alice", "bob")
+				w.seed("alice", "alice", "bob")
 				got := w.wantReceipt(tab, subject.Pending, subject.ReasonStreamingBuffer)
 				if remaining, _ := got.Counts().Remaining.Value(); remaining != 2 || got.RetryAfter() != subject.DefaultRetryAfter {
 					t.Errorf("remaining %d, retry after %s", remaining, got.RetryAfter())
@@ -61,9 +61,9 @@ func TestARefusalBecauseOfOthersRowsIsErasedWhenNothingRemains(t *testing.T) {
 	w := newWorld(t)
 	tab := w.events()
 	w.server.SetStreaming(bqemu.Streaming{Window: time.Hour, Whole: true})
-	w.seed(tab, "bob")
+	w.seed("bob")
 	w.wantReceipt(tab, subject.Erased, subject.ReasonNone)
-	w.seed(tab, "alice")
+	w.seed("alice")
 	w.wantReceipt(tab, subject.Pending, subject.ReasonStreamingBuffer)
 }
 
@@ -71,7 +71,7 @@ func TestOnlyALiveStreamingBufferDefers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	tab := w.events()
-	w.seed(tab, "alice")
+	w.seed("alice")
 	if notYet, err := tab.Deferred(t.Context(), w.alice()); notYet != nil || err != nil {
 		t.Errorf("without a buffer: %v, %v", notYet, err)
 	}
@@ -80,6 +80,16 @@ func TestOnlyALiveStreamingBufferDefers(t *testing.T) {
 	if err != nil || notYet == nil || notYet.Reason != subject.ReasonStreamingBuffer {
 		t.Errorf("with a buffer: %v, %v", notYet, err)
 	}
+}
+
+// patientCounts keeps a test of a short deadline for deletes from depending on how fast the machine counts.
+type patientCounts struct {
+	*bigquery.Table
+	counter *bigquery.Table
+}
+
+func (p patientCounts) Count(ctx context.Context, s subject.Subject) (int64, error) {
+	return p.counter.Count(ctx, s) //nolint:wrapcheck // the store's own
 }
 
 // TestEveryRowOfTheErrorTable injects each row where it can occur, and looks at the receipt.
@@ -119,15 +129,19 @@ func TestEveryRowOfTheErrorTable(t *testing.T) {
 		for _, at := range []string{bqemu.AtJobsInsert, bqemu.AtJobWait, bqemu.AtJobStatus} {
 			t.Run(name+" "+at, func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t, impatient(2*time.Second))
+				deadline := time.Minute
+				if c.times < 0 {
+					deadline = 4 * time.Second
+				}
+				w := newWorld(t, impatient(deadline))
 				tab := w.events()
-				w.seed(tab, "alice")
+				w.seed("alice")
 				f := bqemu.Fault{At: at, Kind: "delete", Times: c.times, Reason: c.reason, Message: c.message}
 				if at == bqemu.AtJobsInsert {
 					f.Code = c.code
 				}
 				w.server.Inject(f)
-				got := w.wantReceipt(tab, c.status, c.word)
+				got := w.wantReceipt(patientCounts{tab, w.seeder}, c.status, c.word)
 				if name == "DML quota" && got.RetryAfter() < 10*time.Minute {
 					t.Errorf("retry after %s", got.RetryAfter())
 				}
@@ -138,9 +152,9 @@ func TestEveryRowOfTheErrorTable(t *testing.T) {
 
 func TestARefusalThatDidTheWorkIsErased(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, impatient(2*time.Second))
+	w := newWorld(t)
 	tab := w.events()
-	w.seed(tab, "alice")
+	w.seed("alice")
 	w.server.Inject(bqemu.Fault{At: bqemu.AtJobStatus, Kind: "delete", Reason: "backendError", Done: true})
 	w.wantReceipt(tab, subject.Erased, subject.ReasonNone)
 }
@@ -152,7 +166,7 @@ func TestALostAnswerIsLookedUpAndNotSubmittedAgain(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			tab := w.events()
-			w.seed(tab, "alice", "alice")
+			w.seed("alice", "alice")
 			w.server.Inject(bqemu.Fault{At: at, Kind: "delete", Drop: bqemu.DropAfter})
 			n, err := tab.Delete(t.Context(), w.alice())
 			if err != nil || n != 2 {
@@ -172,9 +186,9 @@ func TestASubmissionThatNeverArrivedIsSentAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, impatient(4*time.Second))
+			w := newWorld(t, impatient(10*time.Second))
 			tab := w.events()
-			w.seed(tab, "alice")
+			w.seed("alice")
 			f.At, f.Kind = bqemu.AtJobsInsert, "delete"
 			w.server.Inject(f)
 			w.wantReceipt(tab, subject.Erased, subject.ReasonNone)
@@ -184,16 +198,16 @@ func TestASubmissionThatNeverArrivedIsSentAgain(t *testing.T) {
 
 func TestARetryFindsTheRunningJob(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, impatient(time.Second))
+	w := newWorld(t, impatient(3*time.Second))
 	tab := w.events()
-	w.seed(tab, "alice")
-	w.server.Inject(bqemu.Fault{At: bqemu.AtJobHold, Kind: "delete", DelayMS: 1500})
+	w.seed("alice")
+	w.server.Inject(bqemu.Fault{At: bqemu.AtJobHold, Kind: "delete", DelayMS: 4500})
 	var notYet *subject.NotYet
 	if _, err := tab.Delete(t.Context(), w.alice()); !errors.As(err, &notYet) || notYet.Reason != subject.ReasonBackendBusy {
 		t.Fatalf("a delete that is still running answered %v", err)
 	}
 	// Another instance retries: it waits for the running job, and then deletes what came since it began.
-	w.seed(tab, "alice", "alice", "alice")
+	w.seed("alice", "alice", "alice")
 	other, err := open(t, w.server).Table(t.Context(), eventsTable())
 	if err != nil {
 		t.Fatal(err)
@@ -243,9 +257,9 @@ func TestADeleteLeavesTimeForTheRecount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	tab := w.events()
-	w.seed(tab, "alice")
+	w.seed("alice")
 	w.server.Inject(bqemu.Fault{At: bqemu.AtJobHold, Kind: "delete", DelayMS: 60_000})
-	ctx := within(t, time.Second)
+	ctx := within(t, 6*time.Second)
 	var notYet *subject.NotYet
 	if _, err := tab.Delete(ctx, w.alice()); !errors.As(err, &notYet) || ctx.Err() != nil {
 		t.Fatalf("Delete answered %v, its context %v", err, ctx.Err())
@@ -293,7 +307,7 @@ func TestACountThatCannotBeTrustedIsAnError(t *testing.T) {
 			if err == nil || c.word != "" && (!errors.As(err, &fault) || fault.Reason != c.word) {
 				t.Errorf("Count = %d, %v, want the reason %q", n, err, c.word)
 			}
-			if took := time.Since(began); took > 5*time.Second {
+			if took := time.Since(began); took > 30*time.Second {
 				t.Errorf("it took %s", took)
 			}
 		})
@@ -304,7 +318,7 @@ func TestACountIsTriedAgainUnderANewID(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	tab := w.events()
-	w.seed(tab, "alice")
+	w.seed("alice")
 	w.server.Inject(bqemu.Fault{At: bqemu.AtJobWait, Kind: "select", Reason: "jobBackendError", Times: 2})
 	w.server.Inject(bqemu.Fault{At: bqemu.AtJobsInsert, Kind: "select", Drop: bqemu.DropAfter, After: 1})
 	w.wantCount(tab, w.alice(), 1)
@@ -314,7 +328,7 @@ func TestADroppedTableIsFailedAndNeverZero(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	tab := w.events()
-	w.seed(tab, "alice")
+	w.seed("alice")
 	if err := w.server.DropTable("events"); err != nil {
 		t.Fatal(err)
 	}

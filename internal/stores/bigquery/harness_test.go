@@ -26,6 +26,7 @@ type world struct {
 	t      *testing.T
 	server *bqemu.Server
 	client *bigquery.Client
+	seeder *bigquery.Table // writes what a test starts from, with all the patience that a busy machine takes
 }
 
 func newWorld(t *testing.T, change ...func(*bigquery.Config)) *world {
@@ -55,7 +56,7 @@ func open(t *testing.T, server *bqemu.Server, change ...func(*bigquery.Config)) 
 func config(server *bqemu.Server) bigquery.Config {
 	return bigquery.Config{
 		Project: server.Project(), Dataset: server.Dataset(), EmulatorHost: server.Host(), Key: []byte(key),
-		JobTimeout: 10 * time.Second,
+		JobTimeout: time.Minute,
 	}
 }
 
@@ -106,6 +107,11 @@ func (w *world) table(t stores.Table) *bigquery.Table {
 func (w *world) events() *bigquery.Table {
 	w.t.Helper()
 	w.create(live(storetest.EventsTable()))
+	seeder, err := open(w.t, w.server).Table(w.t.Context(), storetest.EventsTable())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.seeder = seeder
 	return w.table(storetest.EventsTable())
 }
 
@@ -129,13 +135,14 @@ func (w *world) append(tab *bigquery.Table, rows ...stores.Row) []bool {
 	return created
 }
 
-func (w *world) seed(tab *bigquery.Table, identities ...string) {
+// seed writes a row of each identity.
+func (w *world) seed(identities ...string) {
 	w.t.Helper()
 	rows := make([]stores.Row, len(identities))
 	for i, id := range identities {
 		rows[i] = row("acme", fmt.Sprintf("ref-%s-%d", id, i), id)
 	}
-	w.append(tab, rows...)
+	w.append(w.seeder, rows...)
 }
 
 func who(t *testing.T, tenant, identity string) subject.Subject {
