@@ -65,6 +65,7 @@ func run(ctx context.Context) error {
 		{"fleet", b.fourCells},
 		{"erase", b.erase},
 		{"batch", b.batch},
+		{"bigquery", b.bigQuery},
 		{"import", b.bulkImport},
 		{"start", b.start},
 	}
