@@ -386,5 +386,3 @@ func TestWhatTheDatasetKeepsIsToldAndNeverShortened(t *testing.T) {
 		t.Errorf("a repeat shortened it: %s, %v", later, err)
 	}
 }
-
-var _ subject.Batch = (*bigquery.Table)(nil)

@@ -74,14 +74,14 @@ func (s shape) ofTenant() string { return column(s.tenant) + " = @tenant" }
 
 // matches is the one predicate that says which rows belong to the subjects @ids of @tenant.
 func (s shape) matches() string {
-	var any []string
+	var either []string
 	for _, c := range s.identities {
-		any = append(any, s.identity(c)+" IN "+s.wanted())
+		either = append(either, s.identity(c)+" IN "+s.wanted())
 	}
-	if len(any) == 1 {
-		return any[0]
+	if len(either) == 1 {
+		return either[0]
 	}
-	return "(" + strings.Join(any, " OR ") + ")"
+	return "(" + strings.Join(either, " OR ") + ")"
 }
 
 func (s shape) from() string { return "\nFROM " + s.path + " AS t" }

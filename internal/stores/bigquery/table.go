@@ -21,8 +21,20 @@ const (
 	namedJobs  = 8                // of one statement in one bucket; beyond, nobody looks for a running one
 )
 
+var (
+	_ subject.Batch      = (*Table)(nil)
+	_ subject.Deferrer   = (*Table)(nil)
+	_ subject.Retainer   = (*Table)(nil)
+	_ subject.Reader     = (*Table)(nil)
+	_ subject.Described  = (*Table)(nil)
+	_ subject.Identified = (*Table)(nil)
+	_ subject.Prober     = (*Table)(nil)
+	_ stores.Appender    = (*Table)(nil)
+	_ stores.Surveyor    = (*Client)(nil)
+)
+
 // Table is one table of the dataset. It keeps the contracts of subject.Store, Batch, Deferrer, Retainer, Reader,
-// Described and Prober and, for a table that is ours, of stores.Appender.
+// Described, Identified and Prober and, for a table that is ours, of stores.Appender.
 type Table struct {
 	c       *Client
 	table   stores.Table
