@@ -88,13 +88,6 @@ func (s *Server) SetStreaming(v Streaming) {
 	s.streaming = v
 }
 
-// SetClock replaces the emulator's clock.
-func (s *Server) SetClock(now func() time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.clock = now
-}
-
 // Advance moves the emulator's clock on.
 func (s *Server) Advance(d time.Duration) {
 	s.mu.Lock()

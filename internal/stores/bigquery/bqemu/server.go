@@ -43,7 +43,6 @@ type Server struct {
 	faults    []*fault
 	streaming Streaming
 	advanced  time.Duration
-	clock     func() time.Time
 	cache     map[string]*result
 	insertIDs map[string]inserted
 	log       []Statement
@@ -68,7 +67,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		opts: opts, db: db, stop: make(chan struct{}), clock: time.Now,
+		opts: opts, db: db, stop: make(chan struct{}),
 		datasets: map[string]*bq.Dataset{}, tables: map[string]*table{}, jobs: map[string]*job{},
 		cache: map[string]*result{}, insertIDs: map[string]inserted{},
 	}
@@ -122,8 +121,8 @@ func (s *Server) Close() {
 	_ = s.db.Close()
 }
 
-// now is the emulator's own clock: the injected one, plus what it was advanced by.
-func (s *Server) now() time.Time { return s.clock().Add(s.advanced) }
+// now is the emulator's own clock: what it was advanced by, ahead of the real one.
+func (s *Server) now() time.Time { return time.Now().Add(s.advanced) }
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
