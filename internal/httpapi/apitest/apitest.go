@@ -44,7 +44,7 @@ var document = sync.OnceValues(func() (*checker, error) {
 	v, faults := validator.NewValidator(doc, config.WithFormatAssertions(), config.WithStrictMode(), config.WithoutSecurityValidation(),
 		config.WithStrictIgnoredHeadersExtra("X-Content-Type-Options", "Content-Security-Policy", "Referrer-Policy"),
 		// What is in an owner's own objects is no business of the document.
-		config.WithStrictIgnorePaths("$.body.receipts[*].rows[*].**", "$.body.payload.**", "$.body.features.**", "$.body.properties.**"))
+		config.WithStrictIgnorePaths("$.body.receipts[*].rows[*].**", "$.body.payload.**", "$.body.features.**", "$.body.properties.**", "$.body.cascade_peers.*"))
 	if len(faults) > 0 {
 		return nil, fmt.Errorf("making the validator: %w", faults[0])
 	}
@@ -100,12 +100,13 @@ func (tr *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// peekBody is the body of a request, as far as it is short enough to be checked; else nil.
+// peekBody is the body of a request, if it can be checked: short, and no NDJSON, whose lines are judged one by one; else
+// nil.
 func peekBody(r *http.Request) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return []byte{}, nil
 	}
-	if r.GetBody == nil || r.ContentLength > maxChecked {
+	if r.GetBody == nil || r.ContentLength > maxChecked || r.Header.Get("Content-Type") == "application/x-ndjson" {
 		return nil, nil
 	}
 	again, err := r.GetBody()

@@ -1,0 +1,71 @@
+package httpapi_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"recount/api"
+	"recount/internal/cell"
+	"recount/internal/httpapi"
+	"recount/internal/httpapi/intakeapi"
+	"recount/internal/httpapi/opsapi"
+	"recount/internal/httpapi/subjectapi"
+	"recount/internal/intake"
+	"recount/internal/subject"
+)
+
+func TestEveryOperationOfTheDocumentIsServedAndNoOther(t *testing.T) {
+	salt, err := subject.NewSalt("0123456789abcdef")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cell.New(cell.Config{Name: "scoring", Salt: salt, Stopping: t.Context()})
+	a := httpapi.New(httpapi.Config{
+		Log: zap.NewNop(), Auth: anyone{}, Meter: httpapi.NewMetrics(prometheus.NewRegistry()), Rate: 1e6, MaxInFlight: 100,
+	})
+	subjectapi.Mount(a, subjectapi.Surface{Cell: c, Coordinator: c, Audit: noAudit{}})
+	for _, kind := range []intake.Kind{intake.Events(), intake.Scores(), intake.Edges(), intake.Holdouts(), intake.Outcomes()} {
+		intakeapi.Mount(a, intakeapi.Endpoint{Path: kind.Path, Intake: &intake.Intake{Kind: kind}, Serving: c.Serving})
+	}
+	opsapi.Mount(a, opsapi.Surface{
+		Health: c.Health, Ready: c.Ready, Stopping: func() bool { return false }, Coverage: c.Coverage, Metrics: http.NotFoundHandler(),
+		PurgeJournal: func(context.Context, string) (int64, error) { return 0, nil },
+	})
+	var document struct {
+		Paths map[string]map[string]struct{ OperationID string } `yaml:"paths"`
+	}
+	if err := yaml.Unmarshal(api.OpenAPI, &document); err != nil {
+		t.Fatal(err)
+	}
+	if len(document.Paths) < 15 {
+		t.Fatalf("%d paths", len(document.Paths))
+	}
+	for path, operations := range document.Paths {
+		// No method is TRACE: the answer says which ones there are.
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodTrace, strings.Replace(path, "{identity_id}", "a", 1), http.NoBody)
+		w := httptest.NewRecorder()
+		a.ServeHTTP(w, r)
+		var want []string
+		for method := range operations {
+			want = append(want, strings.ToUpper(method))
+		}
+		if strings.HasSuffix(path, "{identity_id}:erase") { // an id may end in ":erase" itself
+			want = append(want, http.MethodGet, http.MethodDelete)
+		}
+		slices.Sort(want)
+		if got := w.Header().Get("Allow"); w.Code != http.StatusMethodNotAllowed || got != strings.Join(want, ", ") {
+			t.Errorf("%s takes %q (%d), and the document says %q", path, got, w.Code, want)
+		}
+	}
+	if served := a.Routes(); len(served) != len(document.Paths)-1 { // the two below one prefix are one
+		t.Errorf("served %q", served)
+	}
+}
