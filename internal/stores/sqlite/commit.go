@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bufio"
 	"context"
 	"database/sql"
 	"errors"
@@ -43,7 +44,8 @@ type writer struct {
 	full       bool // PRAGMA synchronous is FULL, else NORMAL
 	last       int  // requests in the transaction before this one
 	checkpoint int64
-	log        string // the path of the write-ahead log
+	log        string        // the path of the write-ahead log
+	reader     *bufio.Reader // of the log, kept because its buffer is large
 }
 
 func openWriter(ctx context.Context, db *DB) (*writer, error) {
@@ -57,7 +59,7 @@ func openWriter(ctx context.Context, db *DB) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{db: db, pool: pool, statements: map[string]*sql.Stmt{}, full: true, checkpoint: importLimit}
+	w := &writer{db: db, pool: pool, statements: map[string]*sql.Stmt{}, full: true, checkpoint: importLimit, reader: bufio.NewReaderSize(nil, 1<<17)}
 	if w.conn, err = pool.Conn(ctx); err != nil {
 		return nil, errors.Join(named(err), named(pool.Close()))
 	}

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"database/sql"
@@ -133,7 +134,7 @@ func TestALogIsReadUpToItsLastFrame(t *testing.T) {
 	frames := 0
 	read := func(log []byte) int {
 		frames = 0
-		if err := readLog(bytes.NewReader(log), func(pgno uint32, page []byte) {
+		if err := readLog(bufio.NewReader(bytes.NewReader(log)), func(pgno uint32, page []byte) {
 			if pgno == 0 || len(page) != 512 {
 				t.Errorf("page %d of %d bytes", pgno, len(page))
 			}
@@ -159,7 +160,7 @@ func TestALogIsReadUpToItsLastFrame(t *testing.T) {
 		t.Error("frames of no log")
 	}
 	failing := errors.New("broken disk")
-	err := readLog(&brokenReader{bytes.NewReader(log[:1000]), failing}, func(uint32, []byte) {})
+	err := readLog(bufio.NewReader(&brokenReader{bytes.NewReader(log[:1000]), failing}), func(uint32, []byte) {})
 	if !errors.Is(err, failing) {
 		t.Errorf("%v, want the reader's error", err)
 	}
@@ -182,7 +183,7 @@ func FuzzLog(f *testing.F) {
 	f.Add(logOf(f), uint32(2))
 	f.Add([]byte{}, uint32(0))
 	f.Fuzz(func(t *testing.T, log []byte, shift uint32) {
-		_ = readLog(bytes.NewReader(log), func(pgno uint32, page []byte) {
+		_ = readLog(bufio.NewReader(bytes.NewReader(log)), func(pgno uint32, page []byte) {
 			l, ok := layoutOf(page)
 			if !ok {
 				l = layout{pageSize: len(page), usable: len(page)}

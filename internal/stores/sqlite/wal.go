@@ -22,8 +22,7 @@ const (
 // are not the log's: what lies behind it is of an earlier log. It may visit pages of a transaction that never
 // committed, but it misses none that did. A log without a valid header has no frames: SQLite ignores it, too. The
 // bytes are only valid during the call.
-func readLog(r io.Reader, visit func(pgno uint32, page []byte)) error {
-	log := bufio.NewReaderSize(r, 1<<17)
+func readLog(log *bufio.Reader, visit func(pgno uint32, page []byte)) error {
 	head := make([]byte, walHeaderSize)
 	if whole, err := fill(log, head); !whole {
 		return err
