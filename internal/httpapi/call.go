@@ -135,10 +135,8 @@ func (c *Call) Send(status int, contentType string, body []byte) {
 func (c *Call) Stream(status int, write func(w io.Writer) error) error {
 	c.W.Header().Set("Content-Type", "application/json")
 	c.W.WriteHeader(status)
-	out := c.leaving(c.W)
-	if err := write(out); err != nil {
+	if err := write(c.leaving(c.W)); err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	out.done()
 	return nil
 }

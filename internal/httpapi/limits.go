@@ -120,12 +120,10 @@ func (x *exchange) send(w http.ResponseWriter, status int, contentType string, b
 		_, _ = w.Write(body)
 		return
 	}
-	out := x.leaving(w)
-	_, _ = out.Write(body)
-	out.done()
+	_, _ = x.leaving(w).Write(body)
 }
 
-// departing writes to a caller that may not stall.
+// departing writes to a caller that may not stall. The server forgets the last deadline before the next request.
 type departing struct {
 	w         http.ResponseWriter
 	deadlines *http.ResponseController
@@ -148,10 +146,4 @@ func (d *departing) Write(p []byte) (int, error) {
 		}
 	}
 	return written, nil
-}
-
-// done hands over what is buffered, and leaves no deadline behind for the next answer on the connection.
-func (d *departing) done() {
-	_ = d.deadlines.Flush()
-	_ = d.deadlines.SetWriteDeadline(time.Time{})
 }

@@ -93,7 +93,7 @@ func TestABodyThatStallsOrBreaksOffIsGivenUp(t *testing.T) {
 	conn := s.dial(t)
 	_, _ = io.WriteString(conn, "POST /x HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n")
 	for range 8 {
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(250 * time.Millisecond)
 		_, _ = io.WriteString(conn, "3\r\n{}\n\r\n")
 	}
 	_, _ = io.WriteString(conn, "0\r\n\r\n")
@@ -146,14 +146,16 @@ func TestACallerThatDoesNotReadItsAnswerIsLeft(t *testing.T) {
 }
 
 func TestTheDeadlineOfAnAnswerDoesNotEndTheNext(t *testing.T) {
-	s := serveAPI(t, nil, resource("/x", http.MethodGet, Operation{Public: true, Serve: func(c *Call) error {
-		return c.Stream(http.StatusOK, func(w io.Writer) error { _, err := io.WriteString(w, "{}"); return err })
-	}}))
+	s := serveAPI(t, nil,
+		resource("/long", http.MethodGet, Operation{Public: true, Serve: func(c *Call) error {
+			return c.Stream(http.StatusOK, func(w io.Writer) error { _, err := io.WriteString(w, "{}"); return err })
+		}}),
+		resource("/short", http.MethodGet, Operation{Public: true, Serve: fine})) // too short for a deadline of its own
 	s.patience = 100 * time.Millisecond
 	conn := s.dial(t)
 	reader := bufio.NewReader(conn)
-	for range 3 {
-		_, _ = io.WriteString(conn, "GET /x HTTP/1.1\r\nHost: x\r\n\r\n")
+	for _, path := range []string{"/long", "/short"} {
+		_, _ = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
 		response, err := http.ReadResponse(reader, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -100,6 +100,13 @@ func (tr *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
+// CloseIdleConnections is how http.Client asks for it.
+func (tr *transport) CloseIdleConnections() {
+	if closer, ok := tr.base.(interface{ CloseIdleConnections() }); ok {
+		closer.CloseIdleConnections()
+	}
+}
+
 // peekBody is the body of a request, if it can be checked: short, and no NDJSON, whose lines are judged one by one; else
 // nil.
 func peekBody(r *http.Request) ([]byte, error) {

@@ -66,7 +66,7 @@ func (s Surface) access(c *httpapi.Call, person subject.Subject, token string) e
 	answer.GeneratedAt = time.Now().UTC()
 	s.auditAccess(c, person, receipts)
 	return c.Stream(code(answer.Status), func(w io.Writer) error {
-		return json.MarshalWrite(w, answer, json.FormatNilSliceAsNull(false)) //nolint:wrapcheck // the caller only looks whether
+		return json.MarshalWrite(w, answer, json.FormatNilSliceAsNull(false), jsontext.AllowInvalidUTF8(true)) //nolint:wrapcheck // the caller only looks whether
 	})
 }
 
