@@ -112,11 +112,11 @@ func (a *API) Mount(resources ...Resource) {
 	}
 }
 
-// MountBelow finds the resource for every path below the prefix, which ends in "/". find gets what follows it, still
-// escaped, byte for byte as it was sent.
-func (a *API) MountBelow(prefix string, find func(escaped string) (Resource, bool)) {
+// MountBelow finds the resource for every path below the prefix, which ends in "/". find gets the method, and what follows
+// the prefix, still escaped, byte for byte as it was sent.
+func (a *API) MountBelow(prefix string, find func(method, escaped string) (Resource, bool)) {
 	a.router.Handle(prefix+"*", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		res, found := find(strings.TrimPrefix(sentPath(r), prefix))
+		res, found := find(r.Method, strings.TrimPrefix(sentPath(r), prefix))
 		if !found {
 			exchangeOf(r).refuse(w, NotFound())
 			return

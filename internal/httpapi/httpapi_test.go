@@ -179,7 +179,7 @@ func TestLogsAndMetricsHaveTheRouteAndNothingThatWasSent(t *testing.T) {
 			return fmt.Errorf("no row of %s", asked.IdentityID)
 		},
 	}))
-	s.MountBelow("/below/", func(string) (Resource, bool) {
+	s.MountBelow("/below/", func(string, string) (Resource, bool) {
 		return resource("/below/{id}", http.MethodGet, Operation{Public: true, Serve: fine}), true
 	})
 	h := func() http.Header {

@@ -46,7 +46,7 @@ func (s *served) dial(t *testing.T) net.Conn {
 func TestAPathBelowAPrefixArrivesByteForByte(t *testing.T) {
 	var got string
 	s := serveAPI(t, nil, resource("/exact:verb", http.MethodGet, Operation{Public: true, Serve: fine}))
-	s.MountBelow("/p/", func(escaped string) (Resource, bool) {
+	s.MountBelow("/p/", func(_, escaped string) (Resource, bool) {
 		got = escaped
 		return resource("/p/{id}", http.MethodGet, Operation{Public: true, Serve: fine}), true
 	})

@@ -1,6 +1,7 @@
 package subjectapi
 
 import (
+	stdjson "encoding/json"
 	"io"
 	"net/http"
 	"time"
@@ -78,7 +79,7 @@ func shown(r *subject.AccessReceipt) wire.AccessReceipt {
 	}
 	for i, row := range r.Rows {
 		// Bytes that are no UTF-8 are shown as U+FFFD: a mangled value is better than a file that can't be had.
-		encoded, err := json.Marshal(row, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+		encoded, err := json.Marshal(row, json.Deterministic(true), jsontext.AllowInvalidUTF8(true), numbers)
 		if err != nil {
 			r.Reason = subject.ReasonReadFailed
 			out.Count, out.Rows, out.Scrubbed, out.NextPageToken = subject.Unmeasured(), nil, nil, ""
@@ -89,6 +90,12 @@ func shown(r *subject.AccessReceipt) wire.AccessReceipt {
 	out.Status, out.Detail = word(r.Reason, statusRead), string(r.Reason)
 	return out
 }
+
+// numbers shows a number of a row as the number that it was sent as, digit for digit: stores answer json.Number, which is
+// a plain string to this encoder.
+var numbers = json.WithMarshalers(json.MarshalToFunc(func(e *jsontext.Encoder, n stdjson.Number) error {
+	return e.WriteValue(jsontext.Value(n))
+}))
 
 func word(reason subject.Reason, fine string) string {
 	if reason != subject.ReasonNone {

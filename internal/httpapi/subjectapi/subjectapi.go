@@ -77,7 +77,7 @@ func (s Surface) body(role auth.Role, serve func(*httpapi.Call) error) httpapi.O
 
 // find is the resource of a path that names a person. A POST is the verb behind the last ":erase"; every other method
 // takes the whole segment for the id, which may end in ":erase" itself.
-func (s Surface) find(escaped string) (httpapi.Resource, bool) {
+func (s Surface) find(method, escaped string) (httpapi.Resource, bool) {
 	path, ok := split(escaped)
 	if !ok {
 		return httpapi.Resource{}, false
@@ -108,6 +108,9 @@ func (s Surface) find(escaped string) (httpapi.Resource, bool) {
 		res.Methods[methodPost] = byPath(auth.Erase, path.beforeVerb, tenant, func(c *httpapi.Call, person subject.Subject) error {
 			return s.erase(c, s.Coordinator, person)
 		})
+	}
+	if path.hasVerb && method == methodPost {
+		res.Route = routeErase
 	}
 	return res, true
 }
