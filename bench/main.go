@@ -1,4 +1,4 @@
-// Command bench measures the speed table of the design on this machine: ratios of two things in one run, A and B in
+// Command bench measures the speed table of docs/speed.md on this machine: ratios of two things in one run, A and B in
 // turn, medians and p99. The baselines are raw code in this folder, never a switch in the product. It prints a table
 // and writes bench/latest.json; it exits 1 when a figure misses its bar.
 package main

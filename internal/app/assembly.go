@@ -46,9 +46,10 @@ type ownTable interface {
 }
 
 // alone adds a table that no other store is filled from.
-func (a *assembly) alone(table ownTable, kind intake.Kind) {
+func (a *assembly) alone(table ownTable, kind intake.Kind) error {
 	a.groups = append(a.groups, subject.Group{Stores: []subject.Store{table}})
 	a.intakes = append(a.intakes, &intake.Intake{Kind: kind, Store: table})
+	return nil
 }
 
 // cached adds a table, and a cache in memory that is filled under the lock that erasures take.
@@ -109,8 +110,7 @@ func (a *assembly) graphAlone() error {
 		return err
 	}
 	a.journal = "off"
-	a.alone(served, kind)
-	return nil
+	return a.alone(served, kind)
 }
 
 func newGraph(kind intake.Kind) (*memory.Graph, error) {

@@ -102,10 +102,12 @@ func LoadCell() (CellConfig, error) {
 	switch {
 	case (c.Cell == "") == (c.CellFile == ""):
 		faults = append(faults, errors.New("CELL, CELL_CONFIG: set exactly one: CELL=ingest|graph|causal, or CELL_CONFIG=file.yaml"))
-	case c.Cell != "" && c.Cell != "ingest" && c.Cell != "graph" && c.Cell != "causal":
-		faults = append(faults, fmt.Errorf("CELL: %q is none of ingest, graph, causal (the scoring cell is cmd/coordinator)", c.Cell))
+	case c.Cell != "":
+		if err := checkCell(c.Cell); err != nil {
+			faults = append(faults, err)
+		}
 	}
-	if c.GraphDurableProject != "" && (c.Cell != "graph" || c.StoreBackend != "gcp") {
+	if c.GraphDurableProject != "" && (c.Cell != graphCell || c.StoreBackend != "gcp") {
 		faults = append(faults, errors.New("INTENT_GRAPH_DURABLE_PROJECT: only for CELL=graph with STORE_BACKEND=gcp; embedded, the journal is always on"))
 	}
 	return c, join(faults)
@@ -220,11 +222,19 @@ func parseFaults(err error, config any) []error {
 	for _, one := range all.Errors {
 		var parse env.ParseError
 		if errors.As(one, &parse) {
-			one = fmt.Errorf("%s: not a valid %s", variableOf(parse.Name, config), parse.Type)
+			one = fmt.Errorf("%s: not a valid %s", variableOf(parse.Name, config), kindOf(parse.Type))
 		}
 		faults = append(faults, one)
 	}
 	return faults
+}
+
+// kindOf says what a value of the type looks like.
+func kindOf(t reflect.Type) string {
+	if t == reflect.TypeFor[time.Duration]() {
+		return "duration, such as 20s or 1m30s"
+	}
+	return "number"
 }
 
 // variableOf is the environment variable behind a field, also one of an embedded struct.
@@ -239,9 +249,14 @@ func join(faults []error) error {
 	if len(faults) == 0 {
 		return nil
 	}
-	lines := make([]string, len(faults))
-	for i, f := range faults {
-		lines[i] = "  " + f.Error()
+	var lines []string
+	told := make(map[string]bool)
+	for _, f := range faults {
+		name, _, _ := strings.Cut(f.Error(), ":")
+		if !told[name] { // a variable that could not be parsed need not be out of range too
+			lines = append(lines, "  "+f.Error())
+		}
+		told[name] = true
 	}
 	return errors.New("the configuration has faults:\n" + strings.Join(lines, "\n"))
 }

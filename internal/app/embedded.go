@@ -23,7 +23,7 @@ func embedded(ctx context.Context, s *Service, name string) (*assembly, error) {
 	if err != nil {
 		return nil, err
 	}
-	if name != "graph" { // a second graph instance waits for the lock, not ready, as on GCP
+	if name != graphCell { // a second graph instance waits for the lock, not ready, as on GCP
 		if err := lock.wait(ctx, lockPatience); err != nil {
 			return nil, err
 		}
@@ -34,29 +34,29 @@ func embedded(ctx context.Context, s *Service, name string) (*assembly, error) {
 		return a, fmt.Errorf("opening the database: %w", err)
 	}
 	a.close = append(a.close, db.Close)
+	kinds, err := kindsOf(name)
+	if err != nil {
+		return a, err
+	}
 	var covered []stores.Table
 	open := func(k intake.Kind) (*sqlite.Table, error) {
 		covered = append(covered, k.Table)
 		return db.Table(ctx, k.Table)
 	}
+	add := func(t *sqlite.Table, k intake.Kind) error { return a.alone(t, k) }
 	switch name {
-	case "ingest":
-		err = each(open, a.simply, intake.Events())
-	case "causal":
-		err = each(open, a.simply, intake.Holdouts(), intake.Outcomes())
-	case "scoring":
-		err = each(open, func(t *sqlite.Table, k intake.Kind) error { return a.cached(t, k) }, intake.Scores())
-	case "graph":
-		err = each(open, func(t *sqlite.Table, _ intake.Kind) error { return a.graph(t, "sqlite", lock) }, intake.Edges())
+	case coordinatorCell:
+		add = func(t *sqlite.Table, k intake.Kind) error { return a.cached(t, k) }
+	case graphCell:
+		add = func(t *sqlite.Table, _ intake.Kind) error { return a.graph(t, "sqlite", lock) }
 	}
+	err = each(open, add, kinds)
 	a.surveys = append(a.surveys, cell.Survey{Surveyor: db, Covered: covered})
 	return a, err
 }
 
-func (a *assembly) simply(t *sqlite.Table, k intake.Kind) error { a.alone(t, k); return nil }
-
 // each opens the table of every kind and adds it.
-func each[T any](open func(intake.Kind) (T, error), add func(T, intake.Kind) error, kinds ...intake.Kind) error {
+func each[T any](open func(intake.Kind) (T, error), add func(T, intake.Kind) error, kinds []intake.Kind) error {
 	for _, k := range kinds {
 		table, err := open(k)
 		if err != nil {

@@ -52,7 +52,7 @@ func openFirestore(ctx context.Context, s *Service, project, database string) (*
 
 // onGCP opens a cell's own tables in BigQuery, and the graph's journal in Firestore where one is configured.
 func onGCP(ctx context.Context, s *Service, name, graphProject string) (*assembly, error) {
-	if name == "graph" {
+	if name == graphCell {
 		return graphOnGCP(ctx, s, graphProject)
 	}
 	a := &assembly{}
@@ -62,16 +62,17 @@ func onGCP(ctx context.Context, s *Service, name, graphProject string) (*assembl
 	}
 	a.close = append(a.close, client.Close)
 	a.bigquery = client
-	kinds := map[string][]intake.Kind{
-		"ingest": {intake.Events()}, "scoring": {intake.Scores()}, "causal": {intake.Holdouts(), intake.Outcomes()},
-	}[name]
+	kinds, err := kindsOf(name)
+	if err != nil {
+		return a, err
+	}
 	var covered []stores.Table
 	err = each(
 		func(k intake.Kind) (*bigquery.Table, error) {
 			covered = append(covered, k.Table)
 			return client.Table(ctx, k.Table)
 		},
-		func(t *bigquery.Table, k intake.Kind) error { a.alone(t, k); return nil }, kinds...)
+		func(t *bigquery.Table, k intake.Kind) error { return a.alone(t, k) }, kinds)
 	a.surveys = append(a.surveys, cell.Survey{Surveyor: client, Covered: append(covered, audit.Table())})
 	return a, err
 }

@@ -40,9 +40,6 @@ func version() string {
 	return "unknown"
 }
 
-// coordinatorCell is the name of the coordinator's own cell on receipts.
-const coordinatorCell = "scoring"
-
 // RunCell runs a cell until ctx ends.
 func RunCell(ctx context.Context, c CellConfig, logTo io.Writer) error {
 	r, err := newRunning(&c.Service, logTo)

@@ -128,7 +128,7 @@ func (c *caller) send(ctx context.Context, to target, m message) (answer, error)
 	return got, nil
 }
 
-// authorise puts the token into both headers: a platform in front may take one of them off (design section 8).
+// authorise puts the token into both headers: a platform in front may take one of them off.
 func (c *caller) authorise(ctx context.Context, request *http.Request, to target) error {
 	token, err := c.tokens.token(ctx, to)
 	if err != nil {

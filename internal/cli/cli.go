@@ -1,5 +1,5 @@
 // Package cli is the recount command: what a privacy engineer, an operator or a script types. It speaks the HTTP
-// contract of design section 4 and believes an answer only as far as its receipts go.
+// contract of api/openapi.yaml and believes an answer only as far as its receipts go.
 package cli
 
 import (

@@ -26,7 +26,7 @@ const (
 )
 
 const (
-	maxWordBytes    = 256
+	maxShortBytes   = 256
 	maxSourceBytes  = 512
 	maxRefBytes     = 1024
 	maxDerivedPairs = 100
@@ -60,7 +60,7 @@ func (h *head) check() string {
 		return "source_ref_invalid"
 	case h.ConsentBasis == "":
 		return ReasonConsentMissing
-	case !isWord(h.ConsentBasis):
+	case !isShort(h.ConsentBasis):
 		return "consent_basis_invalid"
 	case len(h.DerivedFrom) > maxDerivedPairs:
 		return "derived_from_invalid"
@@ -85,7 +85,8 @@ func (h *head) derivedFrom() any {
 	return string(encoded)
 }
 
-func isWord(s string) bool { return isText(s, maxWordBytes) }
+// isShort reports a text of up to 256 bytes.
+func isShort(s string) bool { return isText(s, maxShortBytes) }
 
 // isText reports 1 to limit bytes of valid UTF-8 without control characters.
 func isText(s string, limit int) bool {

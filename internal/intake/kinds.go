@@ -131,7 +131,7 @@ func (r *eventRecord) row() ([]string, []any, string) {
 	at, err := time.Parse(time.RFC3339Nano, r.OccurredAt)
 	payload, ok := objectText(r.Payload)
 	switch {
-	case !isWord(r.EventType):
+	case !isShort(r.EventType):
 		return nil, nil, "event_type_invalid"
 	case err != nil || at.Year() < 1 || at.Year() > 9998:
 		return nil, nil, "occurred_at_invalid"
@@ -151,7 +151,7 @@ type scoreRecord struct {
 func (r *scoreRecord) row() ([]string, []any, string) {
 	features, ok := objectText(r.Features)
 	switch {
-	case !isWord(r.ModelVersion):
+	case !isShort(r.ModelVersion):
 		return nil, nil, "model_version_invalid"
 	case r.Score == nil:
 		return nil, nil, "score_missing"
@@ -173,7 +173,7 @@ func (r *edgeRecord) row() ([]string, []any, string) {
 	switch {
 	case subject.CheckIdentity(r.RelatedID) != nil:
 		return nil, nil, "related_id_invalid"
-	case !isWord(r.Relation):
+	case !isShort(r.Relation):
 		return nil, nil, "relation_invalid"
 	case !ok:
 		return nil, nil, "properties_not_object"
@@ -189,7 +189,7 @@ type holdoutRecord struct {
 
 func (r *holdoutRecord) row() ([]string, []any, string) {
 	switch {
-	case !isWord(r.Experiment):
+	case !isShort(r.Experiment):
 		return nil, nil, "experiment_invalid"
 	case r.IdentityKind == "probabilistic":
 		return nil, nil, ReasonProbabilistic
@@ -208,9 +208,9 @@ type outcomeRecord struct {
 
 func (r *outcomeRecord) row() ([]string, []any, string) {
 	switch {
-	case !isWord(r.Experiment):
+	case !isShort(r.Experiment):
 		return nil, nil, "experiment_invalid"
-	case !isWord(r.Metric):
+	case !isShort(r.Metric):
 		return nil, nil, "metric_invalid"
 	case r.Value == nil:
 		return nil, nil, "value_missing"

@@ -45,7 +45,7 @@ const (
 	ReasonUnknown          Reason = "unknown_reason"     // a peer gave a reason that is not in this vocabulary
 )
 
-// What a coordinator can find wrong with a peer (design section 7).
+// What a coordinator can find wrong with a peer.
 const (
 	ReasonPeerURLUnset      Reason = "peer_url_unset"
 	ReasonPeerUnreachable   Reason = "peer_unreachable"

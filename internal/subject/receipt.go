@@ -101,8 +101,10 @@ func newPending(label Label, times Times, counts Counts, reason Reason, after ti
 	return Receipt{label: label, times: times, counts: counts, status: Pending, reason: stated(reason), retryAfter: after}
 }
 
-// Judge turns a measurement into a receipt by the table of design section 5. The context is the one that the store
-// worked under: its end names errors that don't name themselves.
+// Judge turns a measurement into a receipt. reasonFor names an error, or answers the other word for one that it doesn't
+// know. The table: a delete that failed for good, a count or a recount that failed, a negative number and bytes that
+// could not be purged are failed; else a recount of 0 is erased, and anything that remains is pending if the platform
+// said that it will not delete yet, or failed.
 func Judge(label Label, times Times, m Measurement, reasonFor func(err error, otherwise Reason) Reason) Receipt {
 	if m.CountErr != nil {
 		m.Before = Unmeasured()

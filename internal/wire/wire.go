@@ -1,4 +1,4 @@
-// Package wire is the JSON of the contract between callers, cells and the coordinator (design section 4): one set of
+// Package wire is the JSON of the contract between callers, cells and the coordinator: one set of
 // types for the server, the cascade and the CLI, one strict decoder for what callers send, and one for what peers say.
 package wire
 

@@ -96,7 +96,7 @@ var syncOnce = sync.OnceFunc(func() {
 func (db *DB) prepareFile() error {
 	if db.owners {
 		if _, err := os.Stat(db.path); err != nil {
-			return fmt.Errorf("opening %s: %w", db.path, &subject.Fault{Reason: subject.ReasonNotFound, Cause: err})
+			return fmt.Errorf("%s does not exist, and an owner's file is never created: %w", db.path, &subject.Fault{Reason: subject.ReasonNotFound, Cause: err})
 		}
 		return nil
 	}
