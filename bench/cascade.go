@@ -84,11 +84,7 @@ func slowestPeer(ctx context.Context) (ask func(subject.Subject) error, stop fun
 		}
 		request.Header.Set("Content-Type", "application/json")
 		request.Header.Set("X-Request-ID", requestID(int(n.Add(1))))
-		response, err := client.Do(request)
-		if err != nil {
-			return fmt.Errorf("asking: %w", err)
-		}
-		return drain(response)
+		return drain(request)
 	}, server.Close
 }
 

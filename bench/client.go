@@ -126,8 +126,12 @@ func jsonBody(s subject.Subject) io.Reader {
 	return bytes.NewReader(encoded)
 }
 
-// drain reads an answer to its end and insists on 200.
-func drain(response *http.Response) error {
+// drain sends a request, reads the answer to its end and insists on 200.
+func drain(request *http.Request) error {
+	response, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("asking: %w", err)
+	}
 	defer func() { _ = response.Body.Close() }()
 	if _, err := io.Copy(io.Discard, response.Body); err != nil {
 		return fmt.Errorf("reading: %w", err)

@@ -129,7 +129,7 @@ func retryAfter(header http.Header, now time.Time) time.Duration {
 	const most = 24 * time.Hour
 	text := header.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
-		return time.Duration(min(seconds, uint64(most/time.Second))) * time.Second //nolint:gosec // at most a day
+		return time.Duration(min(seconds, uint64(most/time.Second))) * time.Second
 	}
 	if at, err := http.ParseTime(text); err == nil {
 		return min(max(at.Sub(now), 0), most)

@@ -50,7 +50,7 @@ func (c *Cascade) Stop() { c.stop() }
 // Erase answers the receipts of every target, in the order of the targets, whatever fails, panics or hangs. It is not
 // ended by ctx, whose values it keeps: a caller that hangs up does not stop an erasure.
 func (c *Cascade) Erase(ctx context.Context, requestID string, s subject.Subject) []subject.Receipt {
-	answers := fanOut(c, ctx, func(ctx context.Context, t Target) []subject.Receipt {
+	answers := fanOut(ctx, c, func(ctx context.Context, t Target) []subject.Receipt {
 		return t.Erase(ctx, requestID, s)
 	}, lost)
 	var out []subject.Receipt
@@ -63,7 +63,7 @@ func (c *Cascade) Erase(ctx context.Context, requestID string, s subject.Subject
 // EraseBatch is Erase for 1 to wire.MaxBatch subjects of one tenant. It answers one list of receipts per subject, in
 // order.
 func (c *Cascade) EraseBatch(ctx context.Context, requestID string, subjects []subject.Subject) [][]subject.Receipt {
-	answers := fanOut(c, ctx, func(ctx context.Context, t Target) [][]subject.Receipt {
+	answers := fanOut(ctx, c, func(ctx context.Context, t Target) [][]subject.Receipt {
 		results := t.EraseBatch(ctx, requestID, subjects)
 		if len(results) != len(subjects) {
 			return repeat(lost(t, time.Now(), subject.ReasonPeerResults), len(subjects))
@@ -105,7 +105,7 @@ func repeat(receipts []subject.Receipt, n int) [][]subject.Receipt {
 
 // fanOut asks all targets at once and answers in their order.
 func fanOut[T any](
-	c *Cascade, client context.Context, ask func(context.Context, Target) T, lost func(Target, time.Time, subject.Reason) T,
+	client context.Context, c *Cascade, ask func(context.Context, Target) T, lost func(Target, time.Time, subject.Reason) T,
 ) []T {
 	ctx, cancel := c.detach(client)
 	defer cancel()

@@ -305,7 +305,7 @@ func TestConnectionsAreKept(t *testing.T) {
 func TestHTTP2IsSpokenWhereItIsOffered(t *testing.T) {
 	var major atomic.Int32
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		major.Store(int32(r.ProtoMajor)) //nolint:gosec // 1 or 2
+		major.Store(int32(r.ProtoMajor))
 		causal().ServeHTTP(w, r)
 	}))
 	server.EnableHTTP2 = true

@@ -150,14 +150,26 @@ func natural(n node) bool {
 func good(s subject.Subject) node {
 	receiptOf := func(store string) node {
 		return node{fields: []field{
-			{"cell", quote("causal")}, {"store", quote(store)}, {"backend", quote("sqlite")}, {"status", quote("erased")},
-			{"before", lit("2")}, {"deleted", lit("2")}, {"remaining", lit("0")}, {"recoverable_until", lit("null")},
-			{"detail", quote("")}, {"started_at", quote("2026-01-02T03:04:05Z")}, {"finished_at", quote("2026-01-02T03:04:05Z")},
+			{"cell", quote("causal")},
+			{"store", quote(store)},
+			{"backend", quote("sqlite")},
+			{"status", quote("erased")},
+			{"before", lit("2")},
+			{"deleted", lit("2")},
+			{"remaining", lit("0")},
+			{"recoverable_until", lit("null")},
+			{"detail", quote("")},
+			{"started_at", quote("2026-01-02T03:04:05Z")},
+			{"finished_at", quote("2026-01-02T03:04:05Z")},
 		}}
 	}
 	return node{fields: []field{
-		{"request_id", quote(requestID)}, {"tenant_id", quote("acme")}, {"subject_ref", quote(string(s.Ref(cascadetest.Salt())))},
-		{"operation", quote("erase")}, {"status", quote("erased")}, {"detail", quote("")},
+		{"request_id", quote(requestID)},
+		{"tenant_id", quote("acme")},
+		{"subject_ref", quote(string(s.Ref(cascadetest.Salt())))},
+		{"operation", quote("erase")},
+		{"status", quote("erased")},
+		{"detail", quote("")},
 		{"receipts", node{isList: true, list: []node{receiptOf("holdout_assignments"), receiptOf("outcomes")}}},
 		{"generated_at", quote("2026-01-02T03:04:05Z")},
 	}}

@@ -34,7 +34,7 @@ func newAccessFile(path string, stdout io.Writer) (*accessFile, error) {
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 			return nil, usagef("--output: the file is there already; it is not overwritten")
 		}
-		file, err := os.OpenFile(path+incompleteSuffix, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		file, err := os.OpenFile(path+incompleteSuffix, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // the caller names the file that is theirs
 		if errors.Is(err, fs.ErrExist) {
 			return nil, usagef("--output: an incomplete file of an earlier run is there; look at it and remove it (%s%s)", path, incompleteSuffix)
 		}

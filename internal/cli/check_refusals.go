@@ -185,7 +185,7 @@ var refusalChecks = []check{
 			for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", ""} {
 				got, err := p.send(ctx, message{method: http.MethodPost, path: "/v1/intent/subject:delete", contentType: kind, body: p.body("")})
 				if err := p.refuses(got, err, http.StatusUnsupportedMediaType); err != nil {
-					return fmt.Errorf("Content-Type %q: %w", kind, err) //nolint:revive // a header's name
+					return fmt.Errorf("Content-Type %q: %w", kind, err)
 				}
 			}
 			return nil

@@ -32,7 +32,7 @@ type exchange struct {
 type exchangeKey struct{}
 
 func exchangeOf(r *http.Request) *exchange {
-	return r.Context().Value(exchangeKey{}).(*exchange) //nolint:forcetypeassert,errcheck // identify is the first middleware
+	return r.Context().Value(exchangeKey{}).(*exchange) // identify is the first middleware
 }
 
 // HeaderRequestID names a request, from the caller through every cell that it reaches.
@@ -190,7 +190,7 @@ func (a *API) recoverPanic(next http.Handler) http.Handler {
 			if value == nil {
 				return
 			}
-			if value == any(http.ErrAbortHandler) { //nolint:errorlint // net/http compares it the same way
+			if value == any(http.ErrAbortHandler) {
 				panic(value)
 			}
 			x := exchangeOf(r)

@@ -257,8 +257,8 @@ func TestTheEndWaitsForAnErasureWhoseCallerHasHungUp(t *testing.T) {
 			client.CloseIdleConnections()
 			s.stop()
 			select {
-			case <-s.stopped:
-				t.Fatal("stopped under a running erasure")
+			case err := <-s.stopped:
+				t.Fatalf("stopped under a running erasure: %v", err)
 			case <-time.After(1500 * time.Millisecond): // a Shutdown that sees no connection returns much sooner
 			}
 			close(store.letGo)
@@ -287,7 +287,7 @@ func TestTheEndComesAndSaysWhatWasCut(t *testing.T) {
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(entered); <-hold })
 	go func() { stopped <- life.Serve(ctx, zap.NewNop(), httpapi.Site{Listener: listener, Handler: handler}) }()
 	go func() {
-		if response, err := http.Get("http://" + listener.Addr().String()); err == nil { //nolint:noctx // ends with the server
+		if response, err := http.Get("http://" + listener.Addr().String()); err == nil {
 			_ = response.Body.Close()
 		}
 	}()

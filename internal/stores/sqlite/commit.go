@@ -342,7 +342,7 @@ func (w *writer) exec(query string, args ...any) error {
 
 // execRows answers how many rows the statement changed.
 func (w *writer) execRows(query string, args ...any) (int64, error) {
-	s, err := w.prepared(query)
+	s, err := w.prepared(query) //nolint:sqlclosecheck // it is kept, and closed with the connection
 	if err != nil {
 		return 0, err
 	}

@@ -87,7 +87,7 @@ func (w *writer) eraseSet(q *statements, tenant string, g *set) (err error) {
 }
 
 func (w *writer) tally(query, tenant, arg string) (map[string]int64, error) {
-	s, err := w.prepared(query)
+	s, err := w.prepared(query) //nolint:sqlclosecheck // it is kept, and closed with the connection
 	if err != nil {
 		return nil, err
 	}

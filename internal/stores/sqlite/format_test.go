@@ -93,7 +93,7 @@ func TestPointerMapsAreFoundWhereSQLitePutsThem(t *testing.T) {
 	if err := errors.Join(rows.Err(), rows.Close(), db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	file, err := os.ReadFile(path) //nolint:gosec // a test's own file
+	file, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func logOf(t testing.TB) []byte {
 			t.Fatal(err)
 		}
 	}
-	log, err := os.ReadFile(path + logSuffix) //nolint:gosec // a test's own file
+	log, err := os.ReadFile(path + logSuffix)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ const mark = "@example.test"
 func residue(t testing.TB, folder string, words []string) int {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "copy")
-	if out, err := exec.CommandContext(t.Context(), "cp", "-r", folder, copied).CombinedOutput(); err != nil { //nolint:gosec // a test's own folders
+	if out, err := exec.CommandContext(t.Context(), "cp", "-r", folder, copied).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	wanted, lengths, found := map[string]bool{}, map[int]bool{}, map[string]bool{}
@@ -116,7 +116,7 @@ func residue(t testing.TB, folder string, words []string) int {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		content, err := os.ReadFile(path) //nolint:gosec // a test's own file
+		content, err := os.ReadFile(path)
 		for end := 0; ; {
 			at := bytes.Index(content[end:], []byte(mark))
 			if at < 0 {

@@ -67,7 +67,7 @@ func testKill(t *testing.T, after int) {
 // runAndKill answers who the process had answered for.
 func runAndKill(t *testing.T, folder string, after int) (answered []string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAKillInTheMiddle") //nolint:gosec // this test's own binary
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAKillInTheMiddle")
 	cmd.Env = append(os.Environ(), killFolder+"="+folder)
 	out, err := cmd.StdoutPipe()
 	if err != nil {

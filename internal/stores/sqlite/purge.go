@@ -140,7 +140,7 @@ func (w *writer) suspects(l layout) ([]uint32, error) {
 
 // page answers a copy of a page as this transaction sees it; none for a page that the file has lost since.
 func (w *writer) page(pgno uint32) ([]byte, error) {
-	s, err := w.prepared("SELECT data FROM sqlite_dbpage WHERE pgno=?1")
+	s, err := w.prepared("SELECT data FROM sqlite_dbpage WHERE pgno=?1") //nolint:sqlclosecheck // it is kept, and closed with the connection
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (w *writer) page(pgno uint32) ([]byte, error) {
 // truncate moves the log into the database and empties it. The pragma reports a log that a reader keeps in a column,
 // and no error. Our own readers are let through between two tries.
 func (w *writer) truncate() error {
-	s, err := w.prepared("PRAGMA wal_checkpoint(TRUNCATE)")
+	s, err := w.prepared("PRAGMA wal_checkpoint(TRUNCATE)") //nolint:sqlclosecheck // it is kept, and closed with the connection
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func TestNothingOfAnErasedSubjectIsLeftInAnyFile(t *testing.T) {
 	names := make([]string, people)
 	var ofEvents, ofEdges []stores.Row
 	for i := range names {
-		names[i] = fmt.Sprintf("person-%08x-%d@example.test", rand.Uint32(), i) //nolint:gosec // a test's own choice
+		names[i] = fmt.Sprintf("person-%08x-%d@example.test", rand.Uint32(), i)
 		ofEvents = append(ofEvents, rowsOf(storetest.EventsTable(), names[i], 1+i%4)...)
 		ofEdges = append(ofEdges, rowsOf(storetest.EdgesTable(), names[i], i%3)...)
 		if i%20 == 19 {

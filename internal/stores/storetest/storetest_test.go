@@ -116,7 +116,7 @@ func TestTheSuiteFindsBrokenStores(t *testing.T) {
 	for name := range broken {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestTheSuiteFindsBrokenStores$", "-test.timeout=120s", "-test.failfast", "-rapid.nofailfile") //nolint:gosec // this test's own binary
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestTheSuiteFindsBrokenStores$", "-test.timeout=120s", "-test.failfast", "-rapid.nofailfile")
 			cmd.Env = append(os.Environ(), env+"="+name)
 			out, err := cmd.CombinedOutput()
 			if err == nil {
