@@ -45,7 +45,6 @@ type Proxy struct {
 	mu     sync.Mutex
 	faults []Fault
 	decide func(method string) (Fault, bool)
-	calls  map[string]int
 }
 
 // NewProxy starts a proxy in front of the emulator, for one test.
@@ -60,7 +59,7 @@ func NewProxy(t testing.TB) *Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{backend: backend, conns: &tracker{Listener: listener}, calls: map[string]int{}}
+	p := &Proxy{backend: backend, conns: &tracker{Listener: listener}}
 	p.server = grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}), grpc.UnknownServiceHandler(p.handle))
 	done := make(chan error, 1)
 	go func() { done <- p.server.Serve(p.conns) }()
@@ -100,17 +99,9 @@ func (p *Proxy) Heal() {
 	p.faults, p.decide = nil, nil
 }
 
-// Calls is how often an RPC was asked for.
-func (p *Proxy) Calls(method string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.calls[method]
-}
-
 func (p *Proxy) pick(method string, request []byte) (Fault, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.calls[method]++
 	if p.decide != nil {
 		return p.decide(method)
 	}
