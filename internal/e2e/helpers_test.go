@@ -152,3 +152,29 @@ func auditRows(t *testing.T, path string) (rows []map[string]any) {
 	}
 	return rows
 }
+
+// secondGraph starts another graph process on the data of the first. It is alive, and need not be ready.
+func secondGraph(t *testing.T, w *world) *fleet.Service {
+	t.Helper()
+	addr := freeAddress(t)
+	cmd := exec.Command(filepath.Join(binaries, "cell"))
+	cmd.Env = []string{"AUTH_MODE=off", "LISTEN_ADDR=" + addr, "CELL=graph", "DATA_DIR=" + w.Graph.DataDir}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	s := &fleet.Service{Name: "graph", URL: "http://" + addr}
+	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if response, err := http.Get(s.URL + "/health"); err == nil {
+			_ = response.Body.Close()
+			return s
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the second graph doesn't answer")
+		}
+	}
+}
