@@ -27,6 +27,7 @@ type Options struct {
 	FirstPort int                          // coordinator, ingest, graph and causal listen on four ports from here; 0 picks free ones
 	Env       map[string]string            // for every service, over the defaults
 	Own       map[string]map[string]string // by service: over Env
+	Audience  bool                         // each service's AUTH_AUDIENCE is its own URL
 	Without   []string                     // services that are not started; the coordinator still has their URL
 }
 
@@ -68,6 +69,9 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 		"INTENT_GRAPH_URL="+services["graph"].URL, "INTENT_CAUSAL_URL="+services["causal"].URL)
 	f := &Fleet{Coordinator: coordinator, Ingest: services["ingest"], Graph: services["graph"], Causal: services["causal"]}
 	for _, s := range f.All() {
+		if o.Audience {
+			s.env = append(s.env, "AUTH_AUDIENCE="+s.URL)
+		}
 		s.env = append(append(s.env, pairs(o.Env)...), pairs(o.Own[s.Name])...)
 		if slices.Contains(o.Without, s.Name) {
 			continue

@@ -1,0 +1,100 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	ddl "recount/deploy/bigquery"
+	"recount/internal/stores/bigquery/bqemu"
+)
+
+// onBigQuery starts the fleet on an emulator with the deployment's own tables. The graph is in memory alone.
+func onBigQuery(t *testing.T, change func(*bqemu.Server)) (*world, *bqemu.Server) {
+	t.Helper()
+	tables, err := ddl.Statements()
+	if err != nil {
+		t.Fatal(err)
+	}
+	emulator, err := bqemu.Start(t.Context(), bqemu.Options{DDL: tables})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(emulator.Close)
+	if change != nil {
+		change(emulator)
+	}
+	return start(t, everywhere(map[string]string{
+		"STORE_BACKEND": "gcp", "GCP_PROJECT": emulator.Project(), "BIGQUERY_DATASET": emulator.Dataset(), "BIGQUERY_EMULATOR_HOST": emulator.Host(),
+	})), emulator
+}
+
+func TestRowsInTheStreamingBufferArePendingAndErasedOnceItHasFlushed(t *testing.T) {
+	w, emulator := onBigQuery(t, func(e *bqemu.Server) { e.SetStreaming(bqemu.Streaming{Window: 90 * time.Minute, Whole: true}) })
+	w.write("acme", "alice")
+	r := w.ask(w.Coordinator, "erase", "acme", "alice")
+	if r.Code != http.StatusConflict || r.Answer.Status != "pending" {
+		t.Fatalf("%d %s", r.Code, r.Body)
+	}
+	if wait, err := strconv.Atoi(r.Header.Get("Retry-After")); err != nil || wait <= 0 || !strings.Contains(string(r.Body), fmt.Sprintf(`"retry_after_s":%d`, wait)) {
+		t.Errorf("Retry-After %q %s", r.Header.Get("Retry-After"), r.Body)
+	}
+	for _, receipt := range r.Answer.Receipts {
+		if receipt.Backend == "bigquery" && (receipt.Status != "pending" || receipt.Detail != "streaming_buffer" || *receipt.Remaining != 1) {
+			t.Errorf("%+v", receipt)
+		}
+		if receipt.Backend == "bigquery" && receipt.RecoverableUntil == nil {
+			t.Errorf("%s keeps nothing?", receipt.Store)
+		}
+		if receipt.Backend == "memory" && receipt.Status != "erased" {
+			t.Errorf("%+v", receipt)
+		}
+	}
+	if r := w.ask(w.Coordinator, "erase", "acme", "nobody"); r.Code != http.StatusOK {
+		t.Errorf("a subject without rows, while others' are in the buffer: %d %s", r.Code, r.Body)
+	}
+	emulator.Advance(2 * time.Hour)
+	if r := w.ask(w.Coordinator, "erase", "acme", "alice"); r.Code != http.StatusOK || r.Answer.Status != "erased" {
+		t.Fatalf("after the flush: %d %s", r.Code, r.Body)
+	}
+	if n := w.held("acme", "alice"); n != 0 {
+		t.Errorf("%d rows", n)
+	}
+}
+
+func TestAMissingAuditTableNeverBlocksAnErasure(t *testing.T) {
+	w, _ := onBigQuery(t, func(e *bqemu.Server) {
+		if err := e.DropTable("intent_erasure_audit"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	w.write("acme", "alice")
+	if r := w.ask(w.Coordinator, "erase", "acme", "alice"); r.Code != http.StatusOK {
+		t.Fatalf("%d %s", r.Code, r.Body)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		metrics := string(w.do(http.MethodGet, w.Coordinator.URL+"/metrics", nil, nil).Body)
+		if strings.Contains(metrics, "recount_audit_failures_total ") && !strings.Contains(metrics, "recount_audit_failures_total 0\n") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nobody counted the audit's failures")
+		}
+	}
+}
+
+func TestATableThatIsGoneIsAFailedReceiptAndNeverACountOfZero(t *testing.T) {
+	w, emulator := onBigQuery(t, nil)
+	w.write("acme", "alice")
+	if err := emulator.DropTable("outcomes"); err != nil {
+		t.Fatal(err)
+	}
+	r := w.ask(w.Coordinator, "erase", "acme", "alice")
+	got := statuses(r.Answer.Receipts)
+	if r.Code != http.StatusBadGateway || got["causal/outcomes"] != "failed store_not_found" || got["causal/holdout_assignments"] != "erased" {
+		t.Errorf("%d %v", r.Code, got)
+	}
+}
