@@ -34,7 +34,7 @@ fuzz: ## each fuzz target for FUZZTIME (default 10s)
 	    echo "$$pkg $$target"; go test -run '^$$' -fuzz "^$$target$$" -fuzztime $${FUZZTIME:-10s} $$pkg; done; done
 
 sql: ## every SQL statement and DDL file against the real GoogleSQL grammar (a side module; a slow first build)
-	cd tools/googlesql && go test ./...
+	cd tools/googlesql && go test -count=1 ./...
 
 $(TOOLS)/golangci-lint: tools/go.mod
 	cd tools && go build -o ../$(TOOLS)/ github.com/golangci/golangci-lint/v2/cmd/golangci-lint golang.org/x/tools/cmd/deadcode golang.org/x/vuln/cmd/govulncheck

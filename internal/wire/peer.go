@@ -155,10 +155,7 @@ func (s *PeerSeconds) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 
 // integer reads a JSON number that is written in digits alone.
 func integer(value jsontext.Value) (int64, bool) {
-	if value.Kind() != '0' {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(string(value), 10, 63) // takes no sign, fraction or exponent
+	n, err := strconv.ParseUint(string(value), 10, 63) // takes no sign, fraction, exponent or quote
 	return int64(n), err == nil
 }
 
