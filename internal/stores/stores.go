@@ -15,7 +15,7 @@ type Match string
 // The two ways to match. Casefold widens the predicate only: the subject's reference stays that of the bytes as sent.
 const (
 	MatchExact    Match = "exact"    // byte for byte
-	MatchCasefold Match = "casefold" // full Unicode case folding of both sides
+	MatchCasefold Match = "casefold" // Unicode case folding of both sides; docs/decisions/009 says how backends differ
 )
 
 // Kind is the type of a column of a table that is ours.
