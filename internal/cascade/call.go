@@ -82,9 +82,6 @@ func (p *Peer) attempt(ctx context.Context, requestID, url string, body []byte, 
 	if failed := refused(response); failed != nil {
 		return answer{}, failed
 	}
-	if response.ContentLength > limit {
-		return answer{}, &failure{reason: subject.ReasonPeerTooLarge}
-	}
 	data, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
 	switch {
 	case err != nil:

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,6 +86,8 @@ func (n node) unique() bool {
 	return !slices.ContainsFunc(n.list, func(item node) bool { return !item.unique() })
 }
 
+var storeName = regexp.MustCompile(`^"[a-z][a-z0-9_-]{0,62}"$`)
+
 // flawless is the oracle: it says, without any of the code that is tested, whether an answer of the causal cell is one
 // that lets its two stores count as erased.
 func flawless(code int, tail string, top node, s subject.Subject) bool {
@@ -113,11 +116,10 @@ func flawless(code int, tail string, top node, s subject.Subject) bool {
 			return false
 		}
 		store, _ := r.get("store")
-		name := strings.Trim(store.literal, `"`)
-		if store.literal != `"`+name+`"` || name == "" || strings.ContainsAny(name, " *\\E") {
+		if !storeName.MatchString(store.literal) {
 			return false
 		}
-		stores[name]++
+		stores[strings.Trim(store.literal, `"`)]++
 	}
 	counts := slices.Collect(maps.Values(stores))
 	return stores["holdout_assignments"] == 1 && stores["outcomes"] == 1 && slices.Max(counts) == 1 && variantFree(top)
