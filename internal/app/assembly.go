@@ -87,9 +87,9 @@ func (a *assembly) graph(durable journal, backend string, keep lease) error {
 	if err != nil {
 		return err
 	}
-	a.lease = &replayedLease{lease: keep, graph: served, journal: durable}
-	a.journal = backend
 	locks := cell.NewLocks()
+	a.lease = &replayedLease{lease: keep, locks: locks, graph: served, journal: durable}
+	a.journal = backend
 	fill := func(rows []stores.Row, _ []bool) { a.lease.fill(rows) }
 	a.groups = append(a.groups, subject.Group{
 		Stores: []subject.Store{durable, cell.Leased{MemoryStore: served, Lease: a.lease}},

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"recount/internal/cell"
 	"recount/internal/stores"
 	"recount/internal/stores/memory"
 )
@@ -23,8 +24,13 @@ type lease interface {
 }
 
 // replayedLease is held once the lease is, and the journal has been replayed into the graph.
+//
+// The replay holds every lock of the graph's subjects. An erasure that began under an earlier term ends before the replay
+// of the next begins, and finds the lease not held: it can't have erased the journal before the replay read it, and the
+// memory before the replay filled it.
 type replayedLease struct {
 	lease    lease
+	locks    *cell.Locks
 	graph    *memory.Graph
 	journal  journal
 	replayed atomic.Bool
@@ -39,6 +45,11 @@ func (r *replayedLease) keep(ctx context.Context) error {
 
 // replay makes the graph what the journal holds, and nothing else.
 func (r *replayedLease) replay(ctx context.Context) error {
+	unlock, err := r.locks.LockAll(ctx)
+	if err != nil {
+		return fmt.Errorf("waiting for the graph's erasures and writes to end: %w", err)
+	}
+	defer unlock()
 	r.graph.Reset()
 	rows := func(yield func(stores.Row, error) bool) {
 		errEnough := errors.New("enough")

@@ -35,7 +35,19 @@ func (l *Locks) Lock(ctx context.Context, subjects []subject.Subject) (unlock fu
 		wanted[i] = int(maphash.Comparable(l.seed, s) % stripes)
 	}
 	slices.Sort(wanted)
-	wanted = slices.Compact(wanted)
+	return l.take(ctx, slices.Compact(wanted))
+}
+
+// LockAll takes every lock: no erasure and no write is under way while it is held.
+func (l *Locks) LockAll(ctx context.Context) (unlock func(), err error) {
+	all := make([]int, stripes)
+	for i := range all {
+		all[i] = i
+	}
+	return l.take(ctx, all)
+}
+
+func (l *Locks) take(ctx context.Context, wanted []int) (unlock func(), err error) {
 	for taken, i := range wanted {
 		select {
 		case l.stripes[i] <- struct{}{}:
