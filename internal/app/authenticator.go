@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"recount/internal/auth"
@@ -16,9 +15,5 @@ func (r *running) authenticator(ctx context.Context) (httpapi.Authenticator, err
 	if r.AuthMode == "off" {
 		return auth.NewLoopback(r.ListenAddr)
 	}
-	callers, err := auth.ParseCallers(r.Callers)
-	if err != nil {
-		return nil, fmt.Errorf("ALLOWED_CALLER_SA:\n%w", err)
-	}
-	return auth.NewIDToken(ctx, auth.IDTokenConfig{Audience: r.AuthAudience, Callers: callers, CertsURL: r.AuthCertsURL, ListenAddr: r.ListenAddr})
+	return auth.NewIDToken(ctx, auth.IDTokenConfig{Audience: r.AuthAudience, Callers: r.callers, CertsURL: r.AuthCertsURL, ListenAddr: r.ListenAddr})
 }

@@ -5,6 +5,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"reflect"
@@ -14,6 +15,9 @@ import (
 	"github.com/caarlos0/env/v11"
 
 	"recount/internal/auth"
+	"recount/internal/cascade"
+	"recount/internal/cell"
+	"recount/internal/obs"
 	"recount/internal/subject"
 )
 
@@ -72,7 +76,8 @@ type Service struct {
 	MaxInFlight      int      `env:"MAX_IN_FLIGHT" envDefault:"1024"` // requests at a time
 	LogLevel         string   `env:"LOG_LEVEL" envDefault:"info"`
 
-	salt subject.Salt
+	salt    subject.Salt
+	callers auth.Callers
 }
 
 // CellConfig is the configuration of cmd/cell.
@@ -81,6 +86,8 @@ type CellConfig struct {
 	Cell                string `env:"CELL"`                         // ingest, graph, causal
 	CellFile            string `env:"CELL_CONFIG"`                  // or an owner's cell file
 	GraphDurableProject string `env:"INTENT_GRAPH_DURABLE_PROJECT"` // gcp: the project of the graph's Firestore journal
+
+	owner cell.OwnerConfig // what CellFile holds
 }
 
 // CoordinatorConfig is the configuration of cmd/coordinator.
@@ -93,6 +100,8 @@ type CoordinatorConfig struct {
 	ExpectedStores string        `env:"CASCADE_EXPECTED_STORES"`
 	PeerTimeout    time.Duration `env:"CASCADE_PEER_TIMEOUT" envDefault:"30s"`
 	Timeout        time.Duration `env:"CASCADE_TIMEOUT" envDefault:"60s"`
+
+	peers []cascade.PeerConfig
 }
 
 // LoadCell reads the environment of a cell and checks it whole: the error names every fault at once.
@@ -104,6 +113,11 @@ func LoadCell() (CellConfig, error) {
 		faults = append(faults, errors.New("CELL, CELL_CONFIG: set exactly one: CELL=ingest|graph|causal, or CELL_CONFIG=file.yaml"))
 	case c.Cell != "":
 		if err := checkCell(c.Cell); err != nil {
+			faults = append(faults, err)
+		}
+	default:
+		var err error
+		if c.owner, err = cell.LoadOwnerConfig(c.CellFile); err != nil {
 			faults = append(faults, err)
 		}
 	}
@@ -122,6 +136,12 @@ func LoadCoordinator() (CoordinatorConfig, error) {
 	}
 	if c.PeerTimeout >= c.Timeout {
 		faults = append(faults, fmt.Errorf("CASCADE_TIMEOUT: %s must be longer than CASCADE_PEER_TIMEOUT (%s)", c.Timeout, c.PeerTimeout))
+	}
+	c.peers, err = cascade.ParsePeers(cascade.PeerEnv{
+		IngestURL: c.IngestURL, GraphURL: c.GraphURL, CausalURL: c.CausalURL, Extra: c.ExtraPeers, ExpectedStores: c.ExpectedStores,
+	}, coordinatorCell)
+	if err != nil {
+		faults = append(faults, err)
 	}
 	return c, join(faults)
 }
@@ -150,6 +170,9 @@ func (s *Service) check() []error {
 	if s.MaxInFlight <= 0 {
 		fault("MAX_IN_FLIGHT: %d must be above 0", s.MaxInFlight)
 	}
+	if _, err := obs.NewLogger(s.LogLevel, io.Discard); err != nil {
+		faults = append(faults, err)
+	}
 	switch s.StoreBackend {
 	case "embedded":
 	case "gcp":
@@ -165,6 +188,7 @@ func (s *Service) check() []error {
 func (s *Service) checkAuth() []error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	var err error
 	secret := s.SubjectSalt.reveal()
 	switch s.AuthMode {
 	case "off":
@@ -180,6 +204,8 @@ func (s *Service) checkAuth() []error {
 		}
 		if s.Callers == "" {
 			fault("ALLOWED_CALLER_SA: required with AUTH_MODE=idtoken: name who may call, as email[#sub][=roles[@tenants]]")
+		} else if s.callers, err = auth.ParseCallers(s.Callers); err != nil {
+			fault("ALLOWED_CALLER_SA:\n%w", err)
 		}
 		for name, host := range map[string]string{"BIGQUERY_EMULATOR_HOST": s.BigQueryEmulatorHost, "FIRESTORE_EMULATOR_HOST": s.FirestoreEmulatorHost} {
 			if host != "" {
@@ -194,7 +220,6 @@ func (s *Service) checkAuth() []error {
 		fault("AUTH_MODE: %q is neither idtoken nor off", s.AuthMode)
 		return faults
 	}
-	var err error
 	if s.salt, err = subject.NewSalt(secret); err != nil {
 		fault("INTENT_SUBJECT_SALT: %w", err)
 	}

@@ -46,6 +46,35 @@ func TestEveryFaultOfTheConfigurationIsNamedAtOnce(t *testing.T) {
 	}
 }
 
+func TestEveryFaultOfACoordinatorIsNamedAtOnce(t *testing.T) {
+	environment(t, map[string]string{
+		"AUTH_MODE": "idtoken", "CASCADE_TIMEOUT": "1s", "INTENT_GRAPH_URL": "http://example.com", "CASCADE_EXTRA_PEERS": "billing=https://user:hush@example.com",
+		"ALLOWED_CALLER_SA": "a@p.iam.gserviceaccount.com=rule", "LOG_LEVEL": "loud",
+	})
+	_, err := LoadCoordinator()
+	if err == nil {
+		t.Fatal("taken")
+	}
+	for _, name := range []string{
+		"AUTH_AUDIENCE", "CASCADE_TIMEOUT", "INTENT_GRAPH_URL", "CASCADE_EXTRA_PEERS", "CASCADE_EXPECTED_STORES", "ALLOWED_CALLER_SA", "LOG_LEVEL", "INTENT_SUBJECT_SALT",
+	} {
+		if !strings.Contains(err.Error(), name+": ") && !strings.Contains(err.Error(), name+":\n") {
+			t.Errorf("%s is not named in:\n%v", name, err)
+		}
+	}
+	if strings.Contains(err.Error(), "hush") {
+		t.Errorf("a secret is quoted:\n%v", err)
+	}
+}
+
+func TestAnOwnersFileIsReadWithTheRestOfTheConfiguration(t *testing.T) {
+	environment(t, map[string]string{"AUTH_MODE": "off", "CELL_CONFIG": "/nowhere/billing.yaml", "RATE_LIMIT": "0"})
+	_, err := LoadCell()
+	if err == nil || !strings.Contains(err.Error(), "CELL_CONFIG") || !strings.Contains(err.Error(), "RATE_LIMIT: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestTimeoutsMustNest(t *testing.T) {
 	environment(t, map[string]string{"AUTH_MODE": "off", "STORE_TIMEOUT": "30s", "CASCADE_PEER_TIMEOUT": "30s", "CASCADE_TIMEOUT": "20s"})
 	_, err := LoadCoordinator()

@@ -20,7 +20,7 @@ type coordinator struct {
 	obs     *obs.Metrics
 }
 
-func newCoordinator(r *running, c CoordinatorConfig, configs []cascade.PeerConfig, local *cell.Cell) *coordinator {
+func newCoordinator(r *running, c CoordinatorConfig, local *cell.Cell) *coordinator {
 	pool := cascade.NewTransport()
 	options := cascade.Options{
 		Salt: r.salt, Timeout: c.PeerTimeout, Observer: r.obs,
@@ -33,7 +33,7 @@ func newCoordinator(r *running, c CoordinatorConfig, configs []cascade.PeerConfi
 	}
 	out := &coordinator{obs: r.obs}
 	targets := []cascade.Target{local}
-	for _, config := range configs {
+	for _, config := range c.peers {
 		peer := cascade.NewPeer(config, options)
 		out.peers, targets = append(out.peers, peer), append(targets, peer)
 	}

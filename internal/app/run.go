@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap"
 
 	"recount/internal/audit"
-	"recount/internal/cascade"
 	"recount/internal/cell"
 	"recount/internal/httpapi"
 	"recount/internal/httpapi/intakeapi"
@@ -54,12 +53,8 @@ func RunCell(ctx context.Context, c CellConfig, logTo io.Writer) error {
 		return embedded(ctx, &c.Service, name)
 	}
 	if c.CellFile != "" {
-		file, err := cell.LoadOwnerConfig(c.CellFile)
-		if err != nil {
-			return err
-		}
-		name = file.Cell
-		open = func(ctx context.Context) (*assembly, error) { return owners(ctx, &c.Service, file) }
+		name = c.owner.Cell
+		open = func(ctx context.Context) (*assembly, error) { return owners(ctx, &c.Service, c.owner) }
 	}
 	return r.run(ctx, name, open, nil)
 }
@@ -70,19 +65,13 @@ func RunCoordinator(ctx context.Context, c CoordinatorConfig, logTo io.Writer) e
 	if err != nil {
 		return err
 	}
-	peers, err := cascade.ParsePeers(cascade.PeerEnv{
-		IngestURL: c.IngestURL, GraphURL: c.GraphURL, CausalURL: c.CausalURL, Extra: c.ExtraPeers, ExpectedStores: c.ExpectedStores,
-	}, coordinatorCell)
-	if err != nil {
-		return fmt.Errorf("the configuration has faults:\n%w", err)
-	}
 	open := func(ctx context.Context) (*assembly, error) {
 		if c.StoreBackend == "gcp" {
 			return onGCP(ctx, &c.Service, coordinatorCell, "")
 		}
 		return embedded(ctx, &c.Service, coordinatorCell)
 	}
-	return r.run(ctx, coordinatorCell, open, func(local *cell.Cell) *coordinator { return newCoordinator(r, c, peers, local) })
+	return r.run(ctx, coordinatorCell, open, func(local *cell.Cell) *coordinator { return newCoordinator(r, c, local) })
 }
 
 // running is one service from its configuration to its end.
