@@ -20,6 +20,7 @@ import (
 	"recount/internal/httpapi/intakeapi"
 	"recount/internal/httpapi/opsapi"
 	"recount/internal/httpapi/subjectapi"
+	"recount/internal/intake"
 	"recount/internal/obs"
 	"recount/internal/stores/sqlite"
 	"recount/internal/subject"
@@ -144,8 +145,9 @@ func (r *running) run(ctx context.Context, name string, open func(context.Contex
 }
 
 func (r *running) newCell(name string, a *assembly) *cell.Cell {
+	budget := intake.NewBudget()
 	for _, in := range a.intakes {
-		in.Count = r.obs.Recorded
+		in.Count, in.Budget = r.obs.Recorded, budget
 	}
 	c := cell.Config{
 		Name: name, Version: version(), Salt: r.salt, Groups: a.groups, Intakes: a.intakes, StoreTimeout: r.StoreTimeout,

@@ -4,7 +4,6 @@ package intake
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sync/semaphore"
 
 	"recount/internal/stores"
 	"recount/internal/wire"
@@ -21,7 +21,8 @@ const (
 	// MaxLineBytes is the longest record. A longer line rejects itself alone.
 	MaxLineBytes = 1 << 20
 	batchRows    = 1000
-	batchBytes   = 4 << 20
+	batchBytes   = 1 << 20
+	bufferBytes  = 64 << 10
 )
 
 // ErrNotJSON says that the body of a single record is not JSON.
@@ -35,10 +36,22 @@ type Appender interface {
 	Append(ctx context.Context, rows []stores.Row) (created []bool, err error)
 }
 
+// Budget is what all bodies together may hold in memory, however many callers there are, and however slowly they send.
+type Budget struct {
+	rows  *semaphore.Weighted // bytes of lines that were read and are not appended yet
+	lines *semaphore.Weighted // lines that outgrew their buffer, and have not ended yet
+}
+
+// NewBudget allows 64 MiB of rows, and 64 long lines of up to MaxLineBytes each.
+func NewBudget() *Budget {
+	return &Budget{rows: semaphore.NewWeighted(64 << 20), lines: semaphore.NewWeighted(64)}
+}
+
 // Intake is the write endpoint of one kind of record.
 type Intake struct {
-	Kind  Kind
-	Store Appender
+	Kind   Kind
+	Store  Appender
+	Budget *Budget // shared by all that a process takes in
 	// Count, where set, is told how many records ended in each outcome, for the metrics.
 	Count func(endpoint, outcome string, n int)
 }
@@ -49,6 +62,7 @@ type Intake struct {
 func (in *Intake) Take(ctx context.Context, mayWrite func(tenant string) bool, body io.Reader, ndjson bool) (wire.IntakeResponse, error) {
 	t := &taking{Intake: in, mayWrite: mayWrite, now: time.Now().UTC()}
 	t.out.Rejected = []wire.Rejected{}
+	defer t.release()
 	var err error
 	if ndjson {
 		err = t.lines(ctx, body)
@@ -70,8 +84,9 @@ type taking struct {
 	now      time.Time
 	out      wire.IntakeResponse
 	rows     []stores.Row
-	bytes    int
+	bytes    int64 // of the budget, held for rows
 	pending  chan appended
+	sent     int64 // of the budget, held for what is pending
 }
 
 type appended struct {
@@ -89,33 +104,34 @@ func (t *taking) single(ctx context.Context, body io.Reader) error {
 	case !jsontext.Value(record).IsValid(jsontext.AllowDuplicateNames(true)):
 		return ErrNotJSON
 	}
-	t.line(1, record)
+	if err := t.line(ctx, 1, record); err != nil {
+		return err
+	}
 	return t.finish(ctx)
 }
 
 func (t *taking) lines(ctx context.Context, body io.Reader) error {
-	r := bufio.NewReaderSize(body, MaxLineBytes)
+	r := lineReader{Reader: bufio.NewReaderSize(body, bufferBytes), long: t.Budget.lines}
+	defer r.close()
 	for number := 1; ; number++ {
-		line, err := r.ReadSlice('\n')
+		line, tooLong, err := r.next(ctx)
 		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			t.reject(number, ReasonLineTooLong)
-			if err = skipLine(r); err != nil && !errors.Is(err, io.EOF) {
-				return t.stop(ctx, err)
-			}
-		case err == nil || errors.Is(err, io.EOF):
-			if line = bytes.TrimSpace(line); len(line) > 0 {
-				t.line(number, line)
-			}
-		default:
+		case err != nil && !errors.Is(err, io.EOF):
 			return t.stop(ctx, err)
+		case tooLong:
+			t.reject(number, ReasonLineTooLong)
+		case len(line) > 0:
+			if err := t.line(ctx, number, line); err != nil {
+				return err
+			}
 		}
-		if len(t.rows) >= batchRows || t.bytes >= batchBytes {
+		// What was read is not held while the caller is waited for, and not while nothing is being appended.
+		if len(t.rows) >= batchRows || t.bytes >= batchBytes || len(t.rows) > 0 && r.Buffered() == 0 && t.idle() {
 			if err := t.flush(ctx); err != nil {
 				return err
 			}
 		}
-		if errors.Is(err, io.EOF) {
+		if err != nil {
 			return t.finish(ctx)
 		}
 	}
@@ -129,25 +145,26 @@ func (t *taking) stop(ctx context.Context, err error) error {
 	return fmt.Errorf("reading the body: %w", err)
 }
 
-func skipLine(r *bufio.Reader) error {
-	for {
-		if _, err := r.ReadSlice('\n'); !errors.Is(err, bufio.ErrBufferFull) {
-			return err //nolint:wrapcheck // the caller tells io.EOF from the rest
-		}
-	}
-}
-
-func (t *taking) line(number int, line []byte) {
+// line judges one line. The error is the store's, or ctx's, when there is no room for the row.
+func (t *taking) line(ctx context.Context, number int, line []byte) error {
 	row, tenant, reason := t.Kind.parse(line, t.now)
 	if reason == "" && !t.mayWrite(tenant) {
 		reason = ReasonTenantNotAllowed
 	}
 	if reason != "" {
 		t.reject(number, reason)
-		return
+		return nil
 	}
-	t.rows = append(t.rows, row)
-	t.bytes += len(line)
+	if size := int64(len(line)); !t.Budget.rows.TryAcquire(size) {
+		if err := t.finish(ctx); err != nil { // hold nothing while waiting
+			return err
+		}
+		if err := t.Budget.rows.Acquire(ctx, size); err != nil {
+			return fmt.Errorf("waiting for room: %w", err)
+		}
+	}
+	t.rows, t.bytes = append(t.rows, row), t.bytes+int64(len(line))
+	return nil
 }
 
 func (t *taking) reject(number int, reason string) {
@@ -163,7 +180,7 @@ func (t *taking) flush(ctx context.Context) error {
 		return err
 	}
 	rows, done := t.rows, make(chan appended, 1)
-	t.rows, t.bytes, t.pending = make([]stores.Row, 0, batchRows), 0, done
+	t.rows, t.bytes, t.sent, t.pending = make([]stores.Row, 0, len(rows)), 0, t.bytes, done
 	go func() {
 		created, err := t.Store.Append(ctx, rows)
 		done <- appended{created: created, err: err}
@@ -171,12 +188,16 @@ func (t *taking) flush(ctx context.Context) error {
 	return nil
 }
 
+// idle reports whether nothing is being appended any more.
+func (t *taking) idle() bool { return t.pending == nil || len(t.pending) > 0 }
+
 func (t *taking) settle() error {
 	if t.pending == nil {
 		return nil
 	}
 	result := <-t.pending
-	t.pending = nil
+	t.Budget.rows.Release(t.sent)
+	t.pending, t.sent = nil, 0
 	if result.err != nil {
 		return fmt.Errorf("appending records: %w", result.err)
 	}
@@ -197,4 +218,12 @@ func (t *taking) finish(ctx context.Context) error {
 		}
 	}
 	return t.settle()
+}
+
+// release gives back what an error left: the pending batch is waited for, because its rows are in memory until then.
+func (t *taking) release() {
+	if t.pending != nil {
+		<-t.pending
+	}
+	t.Budget.rows.Release(t.sent + t.bytes)
 }

@@ -45,7 +45,7 @@ func (l *ledger) Append(_ context.Context, rows []stores.Row) ([]bool, error) {
 
 func newIntake(k Kind) (*Intake, *ledger) {
 	l := &ledger{have: map[string]stores.Row{}, t: k.Table}
-	return &Intake{Kind: k, Store: l}, l
+	return &Intake{Kind: k, Store: l, Budget: NewBudget()}, l
 }
 
 func anyTenant(string) bool { return true }
@@ -86,6 +86,8 @@ func TestEveryLineIsJudgedByItself(t *testing.T) {
 		{event("", nil), "source_ref_invalid"},
 		{event("15", set("occurred_at", "yesterday")), "occurred_at_invalid"},
 		{event("16", set("payload", "text")), "payload_not_object"},
+		{strings.Replace(event("16a", nil), `"payload":{"page":"/"}`, `"payload":`+strings.Repeat(`{"a":`, 101)+"1"+strings.Repeat("}", 101), 1), "payload_too_deep"},
+		{strings.Replace(event("16b", nil), `"payload":{"page":"/"}`, `"payload":{"page":"[[[{{{\"}]}"}`, 1), ""},
 		{event("17", drop("event_type")), "event_type_invalid"},
 		{event("18", set("derived_from", []any{map[string]any{"source": "web"}})), "derived_from_invalid"},
 		{event("19", set("tenant_id", "globex")), ReasonTenantNotAllowed},
@@ -306,4 +308,54 @@ func FuzzALineIsTakenOrRejectedAndNeverQuoted(f *testing.F) {
 			}
 		}
 	})
+}
+
+// stalling sends some lines and the beginning of another, and then nothing until it is let go.
+type stalling struct {
+	data  []byte
+	letGo chan struct{}
+}
+
+func (s *stalling) Read(p []byte) (int, error) {
+	if len(s.data) == 0 {
+		<-s.letGo
+		return 0, io.EOF
+	}
+	n := copy(p, s.data)
+	s.data = s.data[n:]
+	return n, nil
+}
+
+func TestCallersWhoStallHoldLittleHoweverManyTheyAre(t *testing.T) {
+	in, l := newIntake(Events())
+	big := func(ref string) string {
+		return event(ref, func(r map[string]any) { r["payload"] = map[string]any{"x": strings.Repeat("y", 900<<10)} })
+	}
+	body := []byte(big("1") + "\n" + big("2") + "\n" + big("3") + "\n" + big("4")[:800<<10])
+	letGo := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 300 {
+		wg.Go(func() {
+			if _, err := in.Take(t.Context(), anyTenant, &stalling{data: body, letGo: letGo}, true); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		l.mu.Lock()
+		n := len(l.have)
+		l.mu.Unlock()
+		if n == 3 {
+			break
+		}
+	}
+	time.Sleep(500 * time.Millisecond)
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	if held := m.HeapAlloc >> 20; held > 220 { // 64 long lines, 300 small buffers, 3 rows; a line's buffer may be twice its length
+		t.Errorf("%d MiB are held for 300 callers who stall", held)
+	}
+	close(letGo)
+	wg.Wait()
 }

@@ -11,7 +11,7 @@ import (
 	"recount/internal/subject"
 )
 
-// Reasons for which a line is rejected, beside "<field>_invalid", "<field>_missing" and "<field>_not_object". They are
+// Reasons for which a line is rejected, beside "<field>_invalid", "_missing", "_not_object" and "_too_deep". They are
 // fixed words: a rejected line may be about a person, and none of it is quoted.
 const (
 	ReasonNotJSON          = "not_json"
@@ -30,6 +30,7 @@ const (
 	maxSourceBytes  = 512
 	maxRefBytes     = 1024
 	maxDerivedPairs = 100
+	maxDepth        = 100 // of a payload, features or properties
 )
 
 func decodeReason(err error) string {
@@ -101,15 +102,37 @@ func isText(s string, limit int) bool {
 	return true
 }
 
-// objectText is the JSON text of an optional object: nil where the field is absent or null. It reports false for any
-// other value.
-func objectText(v jsontext.Value) (any, bool) {
+// objectText is the JSON text of an optional object: nil where the field is absent or null. The reason is that of another
+// value, or of one that is nested deeper than an answer could show it.
+func objectText(field string, v jsontext.Value) (text any, reason string) {
 	v = bytes.TrimSpace(v)
-	if len(v) == 0 || v.Kind() == 'n' {
-		return nil, true
+	switch {
+	case len(v) == 0 || v.Kind() == 'n':
+		return nil, ""
+	case v.Kind() != '{':
+		return nil, field + "_not_object"
+	case depth(v) > maxDepth:
+		return nil, field + "_too_deep"
 	}
-	if v.Kind() != '{' {
-		return nil, false
+	return string(v), ""
+}
+
+// depth is how deep a valid JSON text is nested.
+func depth(v []byte) int {
+	deepest, now, quoted := 0, 0, false
+	for i := 0; i < len(v); i++ {
+		switch c := v[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			now++
+			deepest = max(deepest, now)
+		case c == '}' || c == ']':
+			now--
+		}
 	}
-	return string(v), true
+	return deepest
 }

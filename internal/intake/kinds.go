@@ -129,14 +129,14 @@ type eventRecord struct {
 
 func (r *eventRecord) row() ([]string, []any, string) {
 	at, err := time.Parse(time.RFC3339Nano, r.OccurredAt)
-	payload, ok := objectText(r.Payload)
+	payload, reason := objectText("payload", r.Payload)
 	switch {
 	case !isShort(r.EventType):
 		return nil, nil, "event_type_invalid"
 	case err != nil || at.Year() < 1 || at.Year() > 9998:
 		return nil, nil, "occurred_at_invalid"
-	case !ok:
-		return nil, nil, "payload_not_object"
+	case reason != "":
+		return nil, nil, reason
 	}
 	return nil, []any{r.EventType, at.UTC().Truncate(time.Microsecond), payload}, ""
 }
@@ -149,14 +149,14 @@ type scoreRecord struct {
 }
 
 func (r *scoreRecord) row() ([]string, []any, string) {
-	features, ok := objectText(r.Features)
+	features, reason := objectText("features", r.Features)
 	switch {
 	case !isShort(r.ModelVersion):
 		return nil, nil, "model_version_invalid"
 	case r.Score == nil:
 		return nil, nil, "score_missing"
-	case !ok:
-		return nil, nil, "features_not_object"
+	case reason != "":
+		return nil, nil, reason
 	}
 	return nil, []any{r.ModelVersion, *r.Score, features}, ""
 }
@@ -169,14 +169,14 @@ type edgeRecord struct {
 }
 
 func (r *edgeRecord) row() ([]string, []any, string) {
-	properties, ok := objectText(r.Properties)
+	properties, reason := objectText("properties", r.Properties)
 	switch {
 	case subject.CheckIdentity(r.RelatedID) != nil:
 		return nil, nil, "related_id_invalid"
 	case !isShort(r.Relation):
 		return nil, nil, "relation_invalid"
-	case !ok:
-		return nil, nil, "properties_not_object"
+	case reason != "":
+		return nil, nil, reason
 	}
 	return []string{r.RelatedID}, []any{r.Relation, properties}, ""
 }

@@ -158,8 +158,8 @@ type Statement struct {
 }
 
 // Attest turns a peer's statement into a receipt. It believes no contradiction: erased needs a measured zero, pending
-// needs something that remains, neither may lack a count, and no count may be negative; anything else is failed, with
-// the reason.
+// needs something that remains, neither may lack its first count, no count may be negative, and erased may not come with
+// a word of the vocabulary; anything else is failed, with the reason.
 func Attest(s Statement) Receipt {
 	fail := func(reason Reason) Receipt { return NewFailed(s.Label, s.Times, s.Counts, reason) }
 	remaining, measured := s.Remaining.Value()
@@ -173,6 +173,8 @@ func Attest(s Statement) Receipt {
 		return fail(ReasonPeerFalseErased)
 	case !beforeMeasured:
 		return fail(ReasonPeerBadCount)
+	case s.Status == Erased && s.Reason.Known(): // a reason for not being erased
+		return fail(ReasonPeerMismatch)
 	case s.Status == Erased:
 		return newErased(s.Label, s.Times, s.Counts)
 	case !measured || remaining == 0:
