@@ -51,7 +51,7 @@ func TestAuditRowsAreTakenOnceAndNothingElseIs(t *testing.T) {
 			t.Errorf("%s: the error tells it: %v", name, err)
 		}
 	}
-	err = db.read(t.Context(), func(pool *sql.DB) error {
+	err = db.read(t.Context(), func(pool querier) error {
 		var n int
 		var before, deleted, remaining sql.NullInt64
 		var at string

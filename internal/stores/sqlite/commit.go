@@ -85,6 +85,9 @@ func (w *writer) start(ctx context.Context) error {
 	if err != nil {
 		return named(err)
 	}
+	if err := w.db.origin.bind(file); err != nil {
+		return err
+	}
 	w.log = file + logSuffix
 	var fault *subject.Fault
 	if err := w.purge(); err != nil && !(errors.As(err, &fault) && fault.Reason == subject.ReasonCheckpointBusy) {
@@ -163,7 +166,10 @@ func (w *writer) commit(batch []*request) {
 			writes++
 		}
 	}
-	err := w.transact(batch, erases == 0)
+	err := w.db.origin.check()
+	if err == nil {
+		err = w.transact(batch, erases == 0)
+	}
 	if err != nil {
 		for _, r := range batch {
 			r.err = err
@@ -172,9 +178,24 @@ func (w *writer) commit(batch []*request) {
 	}
 	if erases > 0 {
 		w.settle(batch, w.purge(), writes > 0)
-		return
+	} else {
+		w.checkpointImport()
 	}
-	w.checkpointImport()
+	if lost := w.db.origin.check(); lost != nil { // what was committed is in a file that nobody sees
+		for _, r := range batch {
+			r.fail(lost)
+		}
+	}
+}
+
+// fail adds an error to a request that was committed.
+func (r *request) fail(err error) {
+	if r.subjects == nil {
+		r.err = errors.Join(r.err, err)
+	}
+	for i := range r.measured {
+		r.measured[i].PurgeErr = errors.Join(r.measured[i].PurgeErr, err)
+	}
 }
 
 // transact answers an error when nothing was committed.

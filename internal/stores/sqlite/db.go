@@ -7,6 +7,9 @@
 //
 // Everything in a process that uses one file MUST share one DB, and nothing else in it may open the file: closing any
 // descriptor of a file drops the locks that SQLite holds on it.
+//
+// A file that is replaced or deleted while it is open fails everything with store_not_found, and Ready with it, until
+// the process is started anew: the open connections still see the old one.
 package sqlite
 
 import (
@@ -40,6 +43,7 @@ const (
 type DB struct {
 	path   string
 	owners bool // the file is an owner's
+	origin *origin
 	reads  *sql.DB
 	// gate keeps our own readers and the checkpoint apart: a reader would keep deleted bytes in the log.
 	gate    sync.RWMutex
@@ -73,6 +77,9 @@ func Open(ctx context.Context, path string, options ...Option) (*DB, error) {
 	var err error
 	if db.cursors, err = newCursorKey(); err != nil {
 		return nil, err
+	}
+	if db.origin, err = noteOrigin(path); err != nil {
+		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
 	w, err := openWriter(ctx, db)
 	if err != nil {
@@ -212,18 +219,4 @@ func (db *DB) enqueue(ctx context.Context, r *request) error {
 	case <-ctx.Done():
 		return ctx.Err() //nolint:wrapcheck // a context's own error says it all
 	}
-}
-
-// read runs one short query while no checkpoint is running. The rows MUST be used up inside.
-func (db *DB) read(ctx context.Context, query func(*sql.DB) error) error {
-	if err := ctx.Err(); err != nil {
-		return err //nolint:wrapcheck // a context's own error says it all
-	}
-	db.gate.RLock()
-	defer db.gate.RUnlock()
-	err := query(db.reads)
-	if err != nil && ctx.Err() != nil {
-		return ctx.Err() //nolint:wrapcheck // a context's own error says it all
-	}
-	return named(err)
 }

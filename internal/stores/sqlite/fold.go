@@ -13,13 +13,17 @@ import (
 const foldFunction = "recount_fold"
 
 func init() { //nolint:gochecknoinits // the driver takes functions before its first connection only
-	sqlite.MustRegisterDeterministicScalarFunction(foldFunction, 1,
-		func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+	sqlite.MustRegisterFunction(foldFunction, &sqlite.FunctionImpl{
+		NArgs:         1,
+		Deterministic: true,
+		VolatileArgs:  true, // else the driver cuts a text off at its first NUL; nothing here outlives the call
+		Scalar: func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
 			if text, ok := args[0].(string); ok {
 				return fold(text), nil
 			}
 			return args[0], nil
-		})
+		},
+	})
 }
 
 // fold is full Unicode case folding. What is not valid UTF-8 stays as it is: it can be nobody's identity, and folding

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -149,7 +148,7 @@ func TestEveryStatementFindsItsRowsByAnIndex(t *testing.T) {
 func TestWaitingErasuresShareATransaction(t *testing.T) {
 	spec := storetest.EventsTable()
 	db, events := openInside(t, spec)
-	db2 := &DB{path: db.path, queue: make(chan *request, queueSize)}
+	db2 := &DB{path: db.path, origin: db.origin, queue: make(chan *request, queueSize)}
 	for i := range 20 {
 		identity := fmt.Sprintf("p%d", i)
 		if _, err := events.Append(t.Context(), []stores.Row{storetest.NewRow(spec, "acme", "crm", fmt.Sprint(i), identity)}); err != nil {
@@ -192,7 +191,7 @@ func TestAnOwnReaderIsWaitedFor(t *testing.T) {
 	}
 	reading, done := make(chan struct{}), make(chan error)
 	go func() {
-		done <- db.read(t.Context(), func(pool *sql.DB) error {
+		done <- db.read(t.Context(), func(pool querier) error {
 			rows, err := pool.QueryContext(t.Context(), events.sql.probe)
 			if err != nil {
 				return err

@@ -21,6 +21,9 @@ const logSuffix = "-wal"
 // The truncation itself is not synced. After a power loss the whole old log may be back, which is the state of the
 // database once more, until Open purges it; never a part of it, because SQLite syncs the header of a new log first.
 func (w *writer) purge() error {
+	if err := w.db.origin.check(); err != nil {
+		return err
+	}
 	size, err := w.logSize()
 	if err != nil || size == 0 {
 		return err
@@ -167,6 +170,9 @@ func (w *writer) truncate() error {
 	}
 	w.db.gate.Lock()
 	defer w.db.gate.Unlock()
+	if err := w.db.origin.check(); err != nil { // by now the log's path may be another file's
+		return err
+	}
 	var busy, inLog, moved int64
 	if err := s.QueryRowContext(context.Background()).Scan(&busy, &inLog, &moved); err != nil {
 		return named(err)

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -36,10 +35,10 @@ func (t *Table) Read(ctx context.Context, s subject.Subject, cursor string, limi
 		query, args = t.sql.next, append(args, after)
 	}
 	var page subject.Page
-	err := t.db.read(ctx, func(pool *sql.DB) error {
+	err := t.db.read(ctx, func(q querier) error {
 		page = subject.Page{}
 		size, last := 0, int64(0)
-		return t.each(ctx, pool, query, args, func(rowid int64, values []any) (bool, error) {
+		return t.each(ctx, q, query, args, func(rowid int64, values []any) (bool, error) {
 			if len(page.Rows) == limit || size > pageBytes {
 				page.Next = t.makeCursor(s, last)
 				return false, nil
@@ -56,8 +55,8 @@ func (t *Table) Read(ctx context.Context, s subject.Subject, cursor string, limi
 }
 
 // each calls yield with the rows of a query until it answers false. The first column is the rowid.
-func (t *Table) each(ctx context.Context, pool *sql.DB, query string, args []any, yield func(rowid int64, values []any) (bool, error)) error {
-	rows, err := pool.QueryContext(ctx, query, args...)
+func (t *Table) each(ctx context.Context, q querier, query string, args []any, yield func(rowid int64, values []any) (bool, error)) error {
+	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err //nolint:wrapcheck // read names it
 	}
@@ -135,9 +134,9 @@ func (t *Table) Scan(ctx context.Context, yield func(stores.Row) error) error {
 	after := int64(math.MinInt64)
 	for {
 		var rows []stores.Row
-		err := t.db.read(ctx, func(pool *sql.DB) error {
+		err := t.db.read(ctx, func(q querier) error {
 			size := 0
-			return t.each(ctx, pool, t.sql.scan, []any{after, scanRows}, func(rowid int64, values []any) (bool, error) {
+			return t.each(ctx, q, t.sql.scan, []any{after, scanRows}, func(rowid int64, values []any) (bool, error) {
 				row, n, err := t.restore(values)
 				rows, after, size = append(rows, row), rowid, size+n
 				return size < pageBytes, err

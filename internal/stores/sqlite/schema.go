@@ -11,6 +11,12 @@ import (
 	"recount/internal/stores"
 )
 
+// querier is a connection, a transaction or a pool.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
 // refusal is why a table can't be counted truly, and how to mend it. It names tables and columns only.
 type refusal struct{ text string }
 
@@ -63,35 +69,35 @@ type liveTable struct {
 }
 
 // inspect looks at a table in the live schema, and refuses one that can't be counted truly or deleted from for good.
-func inspect(ctx context.Context, pool *sql.DB, spec stores.Table) (*liveTable, error) {
+func inspect(ctx context.Context, q querier, spec stores.Table) (*liveTable, error) {
 	live := &liveTable{columns: map[string]string{}}
-	if err := live.findTable(ctx, pool, spec.Name); err != nil {
+	if err := live.findTable(ctx, q, spec.Name); err != nil {
 		return nil, err
 	}
-	if err := live.findColumns(ctx, pool, spec.Name); err != nil {
+	if err := live.findColumns(ctx, q, spec.Name); err != nil {
 		return nil, err
 	}
 	if err := live.checkColumns(spec); err != nil {
 		return nil, err
 	}
 	for _, column := range append([]string{spec.Tenant}, spec.Identities...) {
-		if err := checkCollation(ctx, pool, spec.Name, column); err != nil {
+		if err := checkCollation(ctx, q, spec.Name, column); err != nil {
 			return nil, err
 		}
 		if live.strict {
 			continue
 		}
-		if err := checkStored(ctx, pool, spec.Name, column); err != nil {
+		if err := checkStored(ctx, q, spec.Name, column); err != nil {
 			return nil, err
 		}
 	}
-	return live, checkDeletes(ctx, pool, spec.Name, map[string]bool{})
+	return live, checkDeletes(ctx, q, spec.Name, map[string]bool{})
 }
 
-func (l *liveTable) findTable(ctx context.Context, pool *sql.DB, table string) error {
+func (l *liveTable) findTable(ctx context.Context, q querier, table string) error {
 	var kind string
 	var withoutRowid bool
-	err := pool.QueryRowContext(ctx, "SELECT type, wr, strict FROM pragma_table_list WHERE schema='main' AND name=?1 COLLATE NOCASE", table).
+	err := q.QueryRowContext(ctx, "SELECT type, wr, strict FROM pragma_table_list WHERE schema='main' AND name=?1 COLLATE NOCASE", table).
 		Scan(&kind, &withoutRowid, &l.strict)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -106,8 +112,8 @@ func (l *liveTable) findTable(ctx context.Context, pool *sql.DB, table string) e
 	return nil
 }
 
-func (l *liveTable) findColumns(ctx context.Context, pool *sql.DB, table string) error {
-	err := eachText(ctx, pool, "SELECT name, type FROM pragma_table_xinfo(?1)", []any{table}, func(name, declared string) error {
+func (l *liveTable) findColumns(ctx context.Context, q querier, table string) error {
+	err := eachText(ctx, q, "SELECT name, type FROM pragma_table_xinfo(?1)", []any{table}, func(name, declared string) error {
 		l.columns[strings.ToLower(name)] = declared
 		l.order = append(l.order, name)
 		return nil
@@ -158,9 +164,9 @@ func isText(declared string) bool {
 
 // checkCollation asks the query planner, which alone knows how a column is compared: the comparison's collation is an
 // operand of its instruction. The unary plus keeps an index from taking its place.
-func checkCollation(ctx context.Context, pool *sql.DB, table, column string) error {
+func checkCollation(ctx context.Context, q querier, table, column string) error {
 	found := false
-	err := explain(ctx, pool, "SELECT 1 FROM main."+quote(table)+" WHERE +"+quote(column)+" = 'x'", func(opcode, operand string) {
+	err := explain(ctx, q, "SELECT 1 FROM main."+quote(table)+" WHERE +"+quote(column)+" = 'x'", func(opcode, operand string) {
 		found = found || (opcode == "Eq" || opcode == "Ne") && strings.HasPrefix(operand, "BINARY")
 	})
 	if err == nil && !found {
@@ -170,11 +176,11 @@ func checkCollation(ctx context.Context, pool *sql.DB, table, column string) err
 }
 
 // checkStored looks for values that no text equals.
-func checkStored(ctx context.Context, pool *sql.DB, table, column string) error {
+func checkStored(ctx context.Context, q querier, table, column string) error {
 	var kind string
 	query := "SELECT typeof(" + quote(column) + ") FROM main." + quote(table) +
 		" WHERE typeof(" + quote(column) + ") NOT IN ('text', 'null') LIMIT 1"
-	err := pool.QueryRowContext(ctx, query).Scan(&kind)
+	err := q.QueryRowContext(ctx, query).Scan(&kind)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
@@ -186,13 +192,13 @@ func checkStored(ctx context.Context, pool *sql.DB, table, column string) error 
 
 // checkDeletes refuses a table whose deleted rows may live on: a trigger can copy them, and a foreign key can cut
 // another table's rows loose from them. Rows that a cascade deletes are looked at in the same way.
-func checkDeletes(ctx context.Context, pool *sql.DB, table string, seen map[string]bool) error {
+func checkDeletes(ctx context.Context, q querier, table string, seen map[string]bool) error {
 	if seen[strings.ToLower(table)] {
 		return nil
 	}
 	seen[strings.ToLower(table)] = true
 	triggered := false
-	err := explain(ctx, pool, "DELETE FROM main."+quote(table)+" WHERE 1", func(opcode, _ string) {
+	err := explain(ctx, q, "DELETE FROM main."+quote(table)+" WHERE 1", func(opcode, _ string) {
 		triggered = triggered || opcode == "Program"
 	})
 	if err != nil {
@@ -202,7 +208,7 @@ func checkDeletes(ctx context.Context, pool *sql.DB, table string, seen map[stri
 		return refuse("a trigger runs when a row of %s is deleted, and may keep a copy of it: drop the trigger", table)
 	}
 	var children []string
-	err = eachText(ctx, pool, `SELECT m.name, f.on_delete FROM pragma_table_list m JOIN pragma_foreign_key_list(m.name) f
+	err = eachText(ctx, q, `SELECT m.name, f.on_delete FROM pragma_table_list m JOIN pragma_foreign_key_list(m.name) f
 		WHERE m.schema='main' AND f."table"=?1 COLLATE NOCASE`, []any{table}, func(child, action string) error {
 		switch action {
 		case "CASCADE":
@@ -213,14 +219,14 @@ func checkDeletes(ctx context.Context, pool *sql.DB, table string, seen map[stri
 		return nil
 	})
 	for _, child := range children {
-		err = errors.Join(err, checkDeletes(ctx, pool, child, seen))
+		err = errors.Join(err, checkDeletes(ctx, q, child, seen))
 	}
 	return err
 }
 
 // explain calls visit with each instruction of a statement's program, and its fourth operand.
-func explain(ctx context.Context, pool *sql.DB, query string, visit func(opcode, operand string)) error {
-	rows, err := pool.QueryContext(ctx, "EXPLAIN "+query)
+func explain(ctx context.Context, q querier, query string, visit func(opcode, operand string)) error {
+	rows, err := q.QueryContext(ctx, "EXPLAIN "+query)
 	if err != nil {
 		return err //nolint:wrapcheck // read names it
 	}
@@ -238,8 +244,8 @@ func explain(ctx context.Context, pool *sql.DB, query string, visit func(opcode,
 }
 
 // eachText calls visit with two columns of text.
-func eachText(ctx context.Context, pool *sql.DB, query string, args []any, visit func(a, b string) error) error {
-	rows, err := pool.QueryContext(ctx, query, args...)
+func eachText(ctx context.Context, q querier, query string, args []any, visit func(a, b string) error) error {
+	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err //nolint:wrapcheck // read names it
 	}

@@ -53,8 +53,8 @@ func (db *DB) table(ctx context.Context, spec stores.Table) (*Table, error) {
 	for _, c := range spec.Columns {
 		t.columns = append(t.columns, c.Name)
 	}
-	err := db.read(ctx, func(pool *sql.DB) error {
-		live, err := inspect(ctx, pool, spec)
+	err := db.read(ctx, func(q querier) error {
+		live, err := inspect(ctx, q, spec)
 		if err != nil {
 			return err
 		}
@@ -84,9 +84,9 @@ func (t *Table) IdentityFields() []string { return t.spec.Identities }
 
 // Ready reports whether the table can be read.
 func (t *Table) Ready(ctx context.Context) error {
-	return t.db.read(ctx, func(pool *sql.DB) error {
+	return t.db.read(ctx, func(q querier) error {
 		var one int
-		err := pool.QueryRowContext(ctx, t.sql.probe).Scan(&one)
+		err := q.QueryRowContext(ctx, t.sql.probe).Scan(&one)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -97,8 +97,8 @@ func (t *Table) Ready(ctx context.Context) error {
 // Count is the number of the subject's rows.
 func (t *Table) Count(ctx context.Context, s subject.Subject) (int64, error) {
 	var n int64
-	err := t.db.read(ctx, func(pool *sql.DB) error {
-		return pool.QueryRowContext(ctx, t.sql.countOne, s.Tenant(), t.key(s)).Scan(&n) //nolint:wrapcheck // read names it
+	err := t.db.read(ctx, func(q querier) error {
+		return q.QueryRowContext(ctx, t.sql.countOne, s.Tenant(), t.key(s)).Scan(&n) //nolint:wrapcheck // read names it
 	})
 	return n, err
 }
@@ -111,8 +111,8 @@ func (t *Table) Counts(ctx context.Context, subjects []subject.Subject) ([]int64
 	}
 	counted := map[string]map[string]int64{}
 	for tenant, set := range sets {
-		err := t.db.read(ctx, func(pool *sql.DB) error {
-			rows, err := pool.QueryContext(ctx, t.sql.tallySet, tenant, set.json())
+		err := t.db.read(ctx, func(q querier) error {
+			rows, err := q.QueryContext(ctx, t.sql.tallySet, tenant, set.json())
 			if err != nil {
 				return err //nolint:wrapcheck // read names it
 			}
