@@ -22,7 +22,7 @@ const (
 	MaxLineBytes = 1 << 20
 	batchRows    = 1000
 	batchBytes   = 1 << 20
-	bufferBytes  = 64 << 10
+	bufferBytes  = 256 << 10
 )
 
 // ErrNotJSON says that the body of a single record is not JSON.
@@ -37,6 +37,7 @@ type Appender interface {
 }
 
 // Budget is what all bodies together may hold in memory, however many callers there are, and however slowly they send.
+// Whoever waits, for a caller or for the budget itself, holds no rows: they are being appended, and that ends.
 type Budget struct {
 	rows  *semaphore.Weighted // bytes of lines that were read and are not appended yet
 	lines *semaphore.Weighted // lines that outgrew their buffer, and have not ended yet
@@ -62,7 +63,7 @@ type Intake struct {
 func (in *Intake) Take(ctx context.Context, mayWrite func(tenant string) bool, body io.Reader, ndjson bool) (wire.IntakeResponse, error) {
 	t := &taking{Intake: in, mayWrite: mayWrite, now: time.Now().UTC()}
 	t.out.Rejected = []wire.Rejected{}
-	defer t.release()
+	defer func() { t.Budget.rows.Release(t.bytes) }() // what an error left
 	var err error
 	if ndjson {
 		err = t.lines(ctx, body)
@@ -86,7 +87,6 @@ type taking struct {
 	rows     []stores.Row
 	bytes    int64 // of the budget, held for rows
 	pending  chan appended
-	sent     int64 // of the budget, held for what is pending
 }
 
 type appended struct {
@@ -111,7 +111,7 @@ func (t *taking) single(ctx context.Context, body io.Reader) error {
 }
 
 func (t *taking) lines(ctx context.Context, body io.Reader) error {
-	r := lineReader{Reader: bufio.NewReaderSize(body, bufferBytes), long: t.Budget.lines}
+	r := lineReader{Reader: bufio.NewReaderSize(body, bufferBytes), long: t.Budget.lines, wait: func() error { return t.flush(ctx) }}
 	defer r.close()
 	for number := 1; ; number++ {
 		line, tooLong, err := r.next(ctx)
@@ -125,8 +125,7 @@ func (t *taking) lines(ctx context.Context, body io.Reader) error {
 				return err
 			}
 		}
-		// What was read is not held while the caller is waited for, and not while nothing is being appended.
-		if len(t.rows) >= batchRows || t.bytes >= batchBytes || len(t.rows) > 0 && r.Buffered() == 0 && t.idle() {
+		if len(t.rows) >= batchRows || t.bytes >= batchBytes || r.Buffered() == 0 {
 			if err := t.flush(ctx); err != nil {
 				return err
 			}
@@ -156,7 +155,7 @@ func (t *taking) line(ctx context.Context, number int, line []byte) error {
 		return nil
 	}
 	if size := int64(len(line)); !t.Budget.rows.TryAcquire(size) {
-		if err := t.finish(ctx); err != nil { // hold nothing while waiting
+		if err := t.flush(ctx); err != nil {
 			return err
 		}
 		if err := t.Budget.rows.Acquire(ctx, size); err != nil {
@@ -176,28 +175,28 @@ func (t *taking) reject(number int, reason string) {
 
 // flush waits for the batch that is being appended, and starts to append the one that was read meanwhile.
 func (t *taking) flush(ctx context.Context) error {
+	if len(t.rows) == 0 {
+		return nil
+	}
 	if err := t.settle(); err != nil {
 		return err
 	}
-	rows, done := t.rows, make(chan appended, 1)
-	t.rows, t.bytes, t.sent, t.pending = make([]stores.Row, 0, len(rows)), 0, t.bytes, done
+	rows, size, done := t.rows, t.bytes, make(chan appended, 1)
+	t.rows, t.bytes, t.pending = make([]stores.Row, 0, len(rows)), 0, done
 	go func() {
 		created, err := t.Store.Append(ctx, rows)
+		t.Budget.rows.Release(size)
 		done <- appended{created: created, err: err}
 	}()
 	return nil
 }
-
-// idle reports whether nothing is being appended any more.
-func (t *taking) idle() bool { return t.pending == nil || len(t.pending) > 0 }
 
 func (t *taking) settle() error {
 	if t.pending == nil {
 		return nil
 	}
 	result := <-t.pending
-	t.Budget.rows.Release(t.sent)
-	t.pending, t.sent = nil, 0
+	t.pending = nil
 	if result.err != nil {
 		return fmt.Errorf("appending records: %w", result.err)
 	}
@@ -212,18 +211,8 @@ func (t *taking) settle() error {
 }
 
 func (t *taking) finish(ctx context.Context) error {
-	if len(t.rows) > 0 {
-		if err := t.flush(ctx); err != nil {
-			return err
-		}
+	if err := t.flush(ctx); err != nil {
+		return err
 	}
 	return t.settle()
-}
-
-// release gives back what an error left: the pending batch is waited for, because its rows are in memory until then.
-func (t *taking) release() {
-	if t.pending != nil {
-		<-t.pending
-	}
-	t.Budget.rows.Release(t.sent + t.bytes)
 }

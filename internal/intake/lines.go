@@ -16,7 +16,8 @@ import (
 type lineReader struct {
 	*bufio.Reader
 	long *semaphore.Weighted
-	line []byte // a long line so far
+	wait func() error // is called before a wait for a long line: nothing may be held over it
+	line []byte       // a long line so far
 	held bool
 }
 
@@ -52,8 +53,13 @@ func (r *lineReader) hold(ctx context.Context) error {
 	if r.held {
 		return nil
 	}
-	if err := r.long.Acquire(ctx, 1); err != nil {
-		return fmt.Errorf("waiting for room: %w", err)
+	if !r.long.TryAcquire(1) {
+		if err := r.wait(); err != nil {
+			return err
+		}
+		if err := r.long.Acquire(ctx, 1); err != nil {
+			return fmt.Errorf("waiting for room: %w", err)
+		}
 	}
 	r.held = true
 	return nil
