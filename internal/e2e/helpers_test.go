@@ -1,11 +1,11 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
-	"net"
+	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,46 +48,46 @@ stores:
 	return config
 }
 
-// startCell starts one cell beside the fleet.
-func startCell(t *testing.T, dir string, env map[string]string) *fleet.Service {
+// startCell starts one cell beside the fleet, and waits for a 200 of the path.
+func startCell(t *testing.T, until string, env map[string]string) *fleet.Service {
 	t.Helper()
-	addr := freeAddress(t)
+	addr, err := fleet.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command(filepath.Join(binaries, "cell"))
-	cmd.Env = []string{"AUTH_MODE=off", "LISTEN_ADDR=" + addr, "DATA_DIR=" + filepath.Join(dir, "data")}
+	cmd.Env = []string{"AUTH_MODE=off", "LISTEN_ADDR=" + addr}
 	for name, value := range env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	cmd.Stderr = os.Stderr
+	var log bytes.Buffer
+	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("the cell beside the fleet said:\n%s", log.Bytes())
+		}
 	})
 	s := &fleet.Service{Name: "cell", URL: "http://" + addr}
-	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		response, err := http.Get(s.URL + "/ready")
-		if err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return s
-			}
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the cell is not ready")
-		}
-	}
+	eventually(t, "the cell beside the fleet never answered", func() bool {
+		r, err := try(http.DefaultClient, http.MethodGet, s.URL+until, nil, nil)
+		return err == nil && r.Code == http.StatusOK
+	})
+	return s
 }
 
-func freeAddress(t *testing.T) string {
+// eventually waits until something holds, and not for ever.
+func eventually(t *testing.T, otherwise string, holds func() bool) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for deadline := time.Now().Add(15 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(otherwise)
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // refusedStart runs a binary that must end by itself with an error, and answers what it printed.
@@ -107,12 +107,17 @@ func refusedStart(t *testing.T, binary string, env map[string]string) string {
 	return string(out)
 }
 
-// slowPeer is an honest cell that takes its time.
-func slowPeer(t *testing.T, delay time.Duration) *httptest.Server {
+// withSlowPeer gives the coordinator a fourth peer: an honest cell that takes its time.
+func withSlowPeer(t *testing.T, delay time.Duration, more map[string]string) func(*fleet.Options) {
 	t.Helper()
-	s := (&cascadetest.Cell{Name: "slow", Stores: []string{"rows"}, Delay: delay}).Start()
-	t.Cleanup(s.Close)
-	return s
+	slow := (&cascadetest.Cell{Name: "slow", Stores: []string{"rows"}, Delay: delay}).Start()
+	t.Cleanup(slow.Close)
+	return func(o *fleet.Options) {
+		everywhere(map[string]string{"INTENT_SUBJECT_SALT": cascadetest.SaltText})(o)
+		env := map[string]string{"CASCADE_EXTRA_PEERS": "slow=" + slow.URL, "CASCADE_EXPECTED_STORES": "slow=rows"}
+		maps.Copy(env, more)
+		own("coordinator", env)(o)
+	}
 }
 
 // auditRows are the rows of an audit table, each as its columns.
@@ -156,25 +161,5 @@ func auditRows(t *testing.T, path string) (rows []map[string]any) {
 // secondGraph starts another graph process on the data of the first. It is alive, and need not be ready.
 func secondGraph(t *testing.T, w *world) *fleet.Service {
 	t.Helper()
-	addr := freeAddress(t)
-	cmd := exec.Command(filepath.Join(binaries, "cell"))
-	cmd.Env = []string{"AUTH_MODE=off", "LISTEN_ADDR=" + addr, "CELL=graph", "DATA_DIR=" + w.Graph.DataDir}
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	s := &fleet.Service{Name: "graph", URL: "http://" + addr}
-	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if response, err := http.Get(s.URL + "/health"); err == nil {
-			_ = response.Body.Close()
-			return s
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the second graph doesn't answer")
-		}
-	}
+	return startCell(t, "/health", map[string]string{"CELL": "graph", "DATA_DIR": w.Graph.DataDir})
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -97,12 +98,22 @@ func address(first, i int) (string, error) {
 	if first != 0 {
 		return fmt.Sprintf("127.0.0.1:%d", first+i), nil
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once: it only finds a free port
-	if err != nil {
-		return "", fmt.Errorf("finding a free port: %w", err)
+	return FreeAddress()
+}
+
+// FreeAddress is a loopback address that nobody listens on, below the ports that systems hand out by themselves: such a
+// port could become the other end of anybody's connection while its service is down.
+func FreeAddress() (string, error) {
+	const first, ports, tries = 10_000, 20_000, 100
+	var err error
+	for range tries {
+		addr := fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(ports)) //nolint:gosec // a port, no secret
+		var l net.Listener
+		if l, err = net.Listen("tcp", addr); err == nil { //nolint:noctx // closed at once: it only finds a free port
+			return addr, l.Close()
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String(), nil
+	return "", fmt.Errorf("finding a free port: %w", err)
 }
 
 func pairs(env map[string]string) []string {

@@ -10,9 +10,12 @@ import (
 	"recount/internal/wire"
 )
 
+// SaltText is what a coordinator needs as its salt to be answered by the cells of this package.
+const SaltText = "a salt for the tests of the cascade"
+
 // Salt is the salt of every cell of this package.
 func Salt() subject.Salt {
-	salt, err := subject.NewSalt("a salt for the tests of the cascade")
+	salt, err := subject.NewSalt(SaltText)
 	if err != nil {
 		panic(err)
 	}
