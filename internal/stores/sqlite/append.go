@@ -113,5 +113,5 @@ func (w *writer) insert(r *request, at, n int) (int, error) {
 
 func (t *Table) insertion(rows int) string {
 	row := "(?" + strings.Repeat(",?", len(t.spec.Columns)-1) + ")"
-	return t.sql.insert + row + strings.Repeat(","+row, rows-1) + " ON CONFLICT DO NOTHING"
+	return t.shape.Load().sql.insert + row + strings.Repeat(","+row, rows-1) + " ON CONFLICT DO NOTHING"
 }

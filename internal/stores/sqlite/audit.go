@@ -53,7 +53,9 @@ func (db *DB) Audit(ctx context.Context) (*Audit, error) {
 		return nil, fmt.Errorf("the audit table: %w", err)
 	}
 	insert := "INSERT INTO main." + quote(auditTable) + " (" + strings.Join(names, ", ") + ") VALUES "
-	return &Audit{table: &Table{db: db, spec: spec, sql: statements{insert: insert}}}, nil
+	table := &Table{db: db, spec: spec}
+	table.shape.Store(&shape{sql: statements{insert: insert}})
+	return &Audit{table: table}, nil
 }
 
 // InsertAudit appends rows, all or none: request_id, tenant_id, subject_ref, cell, store, operation, status, actor and

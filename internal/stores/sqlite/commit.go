@@ -41,8 +41,9 @@ type writer struct {
 	pool       *sql.DB
 	conn       *sql.Conn
 	statements map[string]*sql.Stmt
-	full       bool // PRAGMA synchronous is FULL, else NORMAL
-	last       int  // requests in the transaction before this one
+	seen       map[*Table]*shape // in this transaction
+	full       bool              // PRAGMA synchronous is FULL, else NORMAL
+	last       int               // requests in the transaction before this one
 	checkpoint int64
 	log        string        // the path of the write-ahead log
 	reader     *bufio.Reader // of the log, kept because its buffer is large
@@ -59,7 +60,7 @@ func openWriter(ctx context.Context, db *DB) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{db: db, pool: pool, statements: map[string]*sql.Stmt{}, full: true, checkpoint: importLimit, reader: bufio.NewReaderSize(nil, 1<<17)}
+	w := &writer{db: db, pool: pool, statements: map[string]*sql.Stmt{}, seen: map[*Table]*shape{}, full: true, checkpoint: importLimit, reader: bufio.NewReaderSize(nil, 1<<17)}
 	if w.conn, err = pool.Conn(ctx); err != nil {
 		return nil, errors.Join(named(err), named(pool.Close()))
 	}
@@ -211,6 +212,7 @@ func (w *writer) transact(batch []*request, full bool) error {
 	if err := w.begin(); err != nil {
 		return err
 	}
+	clear(w.seen)
 	err := w.together(batch)
 	if err != nil && (len(batch) > 1 || errors.Is(err, errMixed)) {
 		if err = w.rollback(); err == nil {
@@ -225,6 +227,9 @@ func (w *writer) transact(batch []*request, full bool) error {
 	}
 	if err != nil {
 		return errors.Join(err, w.rollback())
+	}
+	for table, live := range w.seen { // not before: a schema that was rolled back leaves its version to another
+		table.shape.Store(live)
 	}
 	return nil
 }

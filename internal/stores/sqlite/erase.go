@@ -51,8 +51,13 @@ func (w *writer) erase(requests []*request) error {
 		}
 	}
 	for table, tenants := range sets {
+		live, err := table.current(context.Background(), w.conn)
+		if err != nil {
+			return err
+		}
+		w.seen[table] = live
 		for tenant, g := range tenants {
-			if err := w.eraseSet(&table.sql, tenant, g); err != nil {
+			if err := w.eraseSet(&live.sql, tenant, g); err != nil {
 				return err
 			}
 		}
@@ -70,11 +75,14 @@ func (w *writer) erase(requests []*request) error {
 }
 
 func (w *writer) eraseSet(q *statements, tenant string, g *set) (err error) {
-	count, drop, arg := q.tallySet, q.deleteSet, ""
+	count, drop, blob, arg := q.tallySet, q.deleteSet, q.blobSet, ""
 	if len(g.keys) == 1 {
-		count, drop, arg = q.tallyOne, q.deleteOne, g.keys[0]
+		count, drop, blob, arg = q.tallyOne, q.deleteOne, q.blobOne, g.keys[0]
 	} else {
 		arg = g.json()
+	}
+	if err = refuseBlobs(context.Background(), w.conn, blob, tenant, arg); err != nil {
+		return err
 	}
 	if g.before, err = w.tally(count, tenant, arg); err != nil {
 		return err

@@ -119,8 +119,9 @@ func TestErrorsOfSQLiteAreNamedAndNeverQuoted(t *testing.T) {
 func TestEveryStatementFindsItsRowsByAnIndex(t *testing.T) {
 	for _, spec := range []stores.Table{storetest.EventsTable(), storetest.EdgesTable()} {
 		db, table := openInside(t, spec)
+		sql := table.shape.Load().sql
 		for _, query := range []string{
-			table.sql.countOne, table.sql.tallyOne, table.sql.deleteOne, table.sql.tallySet, table.sql.deleteSet, table.sql.first, table.sql.next,
+			sql.countOne, sql.tallyOne, sql.deleteOne, sql.tallySet, sql.deleteSet, sql.first, sql.next,
 		} {
 			rows, err := db.reads.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, "acme", `["a"]`, 10, 1)
 			if err != nil {
@@ -174,7 +175,7 @@ func TestWaitingErasuresShareATransaction(t *testing.T) {
 			t.Errorf("%d: %v, %+v", i, r.err, m)
 		}
 	}
-	if w.statements[events.sql.tallySet] == nil || w.statements[events.sql.tallyOne] != nil {
+	if w.statements[events.shape.Load().sql.tallySet] == nil || w.statements[events.shape.Load().sql.tallyOne] != nil {
 		t.Error("the erasures did not share their statements")
 	}
 	if size, err := w.logSize(); err != nil || size != 0 {
@@ -192,7 +193,7 @@ func TestAnOwnReaderIsWaitedFor(t *testing.T) {
 	reading, done := make(chan struct{}), make(chan error)
 	go func() {
 		done <- db.read(t.Context(), func(pool querier) error {
-			rows, err := pool.QueryContext(t.Context(), events.sql.probe)
+			rows, err := pool.QueryContext(t.Context(), events.shape.Load().sql.probe)
 			if err != nil {
 				return err
 			}

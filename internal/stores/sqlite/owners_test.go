@@ -18,9 +18,12 @@ import (
 func ownersFile(t *testing.T, statements ...string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "owner's file #1?.db")
-	escaped := strings.NewReplacer("#", "%23", "?", "%3f", " ", "%20").Replace(path)
-	do(t, foreign(t, escaped), append([]string{"PRAGMA journal_mode=WAL"}, statements...)...)
+	do(t, foreign(t, escape(path)), append([]string{"PRAGMA journal_mode=WAL"}, statements...)...)
 	return path
+}
+
+func escape(path string) string {
+	return strings.NewReplacer("#", "%23", "?", "%3f", " ", "%20").Replace(path)
 }
 
 func people() stores.Table {

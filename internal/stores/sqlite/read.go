@@ -26,24 +26,31 @@ var ErrCursor = errors.New("the cursor is not one of this store")
 
 // Read shows the subject's rows in the order in which they were inserted.
 func (t *Table) Read(ctx context.Context, s subject.Subject, cursor string, limit int) (subject.Page, error) {
-	query, args := t.sql.first, []any{s.Tenant(), t.key(s), limit + 1}
+	args := []any{s.Tenant(), t.key(s), limit + 1}
 	if cursor != "" {
 		after, err := t.openCursor(s, cursor)
 		if err != nil {
 			return subject.Page{}, err
 		}
-		query, args = t.sql.next, append(args, after)
+		args = append(args, after)
 	}
 	var page subject.Page
-	err := t.db.read(ctx, func(q querier) error {
+	err := t.read(ctx, func(q querier, live *shape) error {
+		if err := refuseBlobs(ctx, q, live.sql.blobOne, s.Tenant(), t.key(s)); err != nil {
+			return err
+		}
+		query := live.sql.first
+		if cursor != "" {
+			query = live.sql.next
+		}
 		page = subject.Page{}
 		size, last := 0, int64(0)
-		return t.each(ctx, q, query, args, func(rowid int64, values []any) (bool, error) {
+		return each(ctx, q, len(live.columns), query, args, func(rowid int64, values []any) (bool, error) {
 			if len(page.Rows) == limit || size > pageBytes {
 				page.Next = t.makeCursor(s, last)
 				return false, nil
 			}
-			row, n, err := t.show(values)
+			row, n, err := t.show(live.columns, values)
 			page.Rows, size, last = append(page.Rows, row), size+n, rowid
 			return true, err
 		})
@@ -54,8 +61,8 @@ func (t *Table) Read(ctx context.Context, s subject.Subject, cursor string, limi
 	return page, nil
 }
 
-// each calls yield with the rows of a query until it answers false. The first column is the rowid.
-func (t *Table) each(ctx context.Context, q querier, query string, args []any, yield func(rowid int64, values []any) (bool, error)) error {
+// each calls yield with the rows of a query until it answers false: the rowid, and so many columns.
+func each(ctx context.Context, q querier, columns int, query string, args []any, yield func(rowid int64, values []any) (bool, error)) error {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err //nolint:wrapcheck // read names it
@@ -63,7 +70,7 @@ func (t *Table) each(ctx context.Context, q querier, query string, args []any, y
 	defer rows.Close() //nolint:errcheck // Err below tells
 	for rows.Next() {
 		var rowid int64
-		values := make([]any, len(t.columns))
+		values := make([]any, columns)
 		into := make([]any, 1, len(values)+1)
 		into[0] = &rowid
 		for i := range values {
@@ -80,9 +87,9 @@ func (t *Table) each(ctx context.Context, q querier, query string, args []any, y
 }
 
 // show makes a row a JSON object, and answers about how large it is.
-func (t *Table) show(values []any) (row map[string]any, size int, err error) {
+func (t *Table) show(columns []string, values []any) (row map[string]any, size int, err error) {
 	row = make(map[string]any, len(values))
-	for i, name := range t.columns {
+	for i, name := range columns {
 		value := values[i]
 		switch v := value.(type) {
 		case string:
@@ -134,9 +141,9 @@ func (t *Table) Scan(ctx context.Context, yield func(stores.Row) error) error {
 	after := int64(math.MinInt64)
 	for {
 		var rows []stores.Row
-		err := t.db.read(ctx, func(q querier) error {
+		err := t.read(ctx, func(q querier, live *shape) error {
 			size := 0
-			return t.each(ctx, q, t.sql.scan, []any{after, scanRows}, func(rowid int64, values []any) (bool, error) {
+			return each(ctx, q, len(live.columns), live.sql.scan, []any{after, scanRows}, func(rowid int64, values []any) (bool, error) {
 				row, n, err := t.restore(values)
 				rows, after, size = append(rows, row), rowid, size+n
 				return size < pageBytes, err

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"recount/internal/stores"
+	"recount/internal/subject"
 )
 
 // querier is a connection, a transaction or a pool.
@@ -18,11 +19,20 @@ type querier interface {
 }
 
 // refusal is why a table can't be counted truly, and how to mend it. It names tables and columns only.
-type refusal struct{ text string }
+type refusal struct {
+	reason subject.Reason // once it was counted truly
+	text   string
+}
 
 func (r *refusal) Error() string { return r.text }
 
-func refuse(format string, args ...any) error { return &refusal{text: fmt.Sprintf(format, args...)} }
+func refuse(format string, args ...any) error {
+	return &refusal{reason: subject.ReasonUnsupported, text: fmt.Sprintf(format, args...)}
+}
+
+func missing(format string, args ...any) error {
+	return &refusal{reason: subject.ReasonNotFound, text: fmt.Sprintf(format, args...)}
+}
 
 // checkOurs reports what a table that is ours lacks.
 func checkOurs(spec stores.Table) error {
@@ -101,7 +111,7 @@ func (l *liveTable) findTable(ctx context.Context, q querier, table string) erro
 		Scan(&kind, &withoutRowid, &l.strict)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return refuse("the file has no such table: check the name")
+		return missing("the file has no such table: check the name")
 	case err != nil:
 		return err //nolint:wrapcheck // read names it
 	case kind != "table":
@@ -135,7 +145,7 @@ func (l *liveTable) checkColumns(spec stores.Table) error {
 	for _, column := range keys {
 		declared, ok := l.columns[strings.ToLower(column)]
 		if !ok {
-			return refuse("it has no column %s: check the name", column)
+			return missing("it has no column %s: check the name", column)
 		}
 		if !isText(declared) {
 			return refuse("column %s is declared %q, which compares other things than text (a number column matches 7 with 007): declare it TEXT", column, declared)
@@ -147,7 +157,7 @@ func (l *liveTable) checkColumns(spec stores.Table) error {
 	}
 	for _, column := range others {
 		if _, ok := l.columns[strings.ToLower(column)]; !ok && column != "" {
-			return refuse("it has no column %s: check the name", column)
+			return missing("it has no column %s: check the name", column)
 		}
 	}
 	return nil

@@ -16,6 +16,7 @@ type statements struct {
 	first, next         string // a page: the rowid and every column; ?3 is the limit, ?4 the rowid to go on after
 	scan                string // a page of the whole table: ?1 is the rowid to go on after, ?2 the limit
 	insert              string // up to VALUES
+	blobOne, blobSet    string // see blobs; none where no column takes a BLOB
 }
 
 // compose writes the statements of a table with these columns, whose rows are ordered by the given rowid.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"recount/internal/stores"
 	"recount/internal/subject"
@@ -12,11 +13,10 @@ import (
 
 // Table is one table of an open file. It is safe for concurrent use.
 type Table struct {
-	db      *DB
-	spec    stores.Table
-	columns []string // of Columns where the table is ours, else all that there are
-	sql     statements
-	mixed   bool // the writer's: the last append held new rows and others
+	db    *DB
+	spec  stores.Table
+	shape atomic.Pointer[shape]
+	mixed bool // the writer's: the last append held new rows and others
 }
 
 var (
@@ -50,19 +50,10 @@ func (db *DB) table(ctx context.Context, spec stores.Table) (*Table, error) {
 		}
 	}
 	t := &Table{db: db, spec: spec}
-	for _, c := range spec.Columns {
-		t.columns = append(t.columns, c.Name)
-	}
 	err := db.read(ctx, func(q querier) error {
-		live, err := inspect(ctx, q, spec)
-		if err != nil {
-			return err
-		}
-		if spec.Columns == nil {
-			t.columns = live.order
-		}
-		t.sql = compose(spec, t.columns, live.rowid)
-		return nil
+		live, err := t.examine(ctx, q)
+		t.shape.Store(live)
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -82,11 +73,11 @@ func (t *Table) About() subject.Card { return t.spec.Card }
 // IdentityFields are the columns that name a row's subjects.
 func (t *Table) IdentityFields() []string { return t.spec.Identities }
 
-// Ready reports whether the table can be read.
+// Ready reports whether the table can be read and, where it is an owner's, counted truly.
 func (t *Table) Ready(ctx context.Context) error {
-	return t.db.read(ctx, func(q querier) error {
+	return t.read(ctx, func(q querier, live *shape) error {
 		var one int
-		err := q.QueryRowContext(ctx, t.sql.probe).Scan(&one)
+		err := q.QueryRowContext(ctx, live.sql.probe).Scan(&one)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -97,8 +88,11 @@ func (t *Table) Ready(ctx context.Context) error {
 // Count is the number of the subject's rows.
 func (t *Table) Count(ctx context.Context, s subject.Subject) (int64, error) {
 	var n int64
-	err := t.db.read(ctx, func(q querier) error {
-		return q.QueryRowContext(ctx, t.sql.countOne, s.Tenant(), t.key(s)).Scan(&n) //nolint:wrapcheck // read names it
+	err := t.read(ctx, func(q querier, live *shape) error {
+		if err := refuseBlobs(ctx, q, live.sql.blobOne, s.Tenant(), t.key(s)); err != nil {
+			return err
+		}
+		return q.QueryRowContext(ctx, live.sql.countOne, s.Tenant(), t.key(s)).Scan(&n) //nolint:wrapcheck // read names it
 	})
 	return n, err
 }
@@ -111,8 +105,11 @@ func (t *Table) Counts(ctx context.Context, subjects []subject.Subject) ([]int64
 	}
 	counted := map[string]map[string]int64{}
 	for tenant, set := range sets {
-		err := t.db.read(ctx, func(q querier) error {
-			rows, err := q.QueryContext(ctx, t.sql.tallySet, tenant, set.json())
+		err := t.read(ctx, func(q querier, live *shape) error {
+			if err := refuseBlobs(ctx, q, live.sql.blobSet, tenant, set.json()); err != nil {
+				return err
+			}
+			rows, err := q.QueryContext(ctx, live.sql.tallySet, tenant, set.json())
 			if err != nil {
 				return err //nolint:wrapcheck // read names it
 			}
