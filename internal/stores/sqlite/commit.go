@@ -222,14 +222,29 @@ func (w *writer) transact(batch []*request, full bool) error {
 			err = w.apart(batch)
 		}
 	}
-	if err == nil {
-		err = w.exec("COMMIT")
-	}
 	if err != nil {
 		return errors.Join(err, w.rollback())
 	}
+	if err := w.exec("COMMIT"); err != nil {
+		return w.alone(batch, full, errors.Join(err, w.rollback()))
+	}
 	for table, live := range w.seen { // not before: a schema that was rolled back leaves its version to another
 		table.shape.Store(live)
+	}
+	return nil
+}
+
+// alone gives each request a transaction of its own after the commit of all failed: a deferred foreign key of an
+// owner's schema is only looked at then, and doesn't say whose row it was.
+func (w *writer) alone(batch []*request, full bool, failure error) error {
+	if len(batch) == 1 {
+		return failure
+	}
+	for _, r := range batch {
+		r.created, r.measured, r.err = nil, nil, nil
+		if err := w.transact([]*request{r}, full); err != nil {
+			r.err = err
+		}
 	}
 	return nil
 }

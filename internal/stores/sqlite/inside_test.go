@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -119,9 +120,9 @@ func TestErrorsOfSQLiteAreNamedAndNeverQuoted(t *testing.T) {
 func TestEveryStatementFindsItsRowsByAnIndex(t *testing.T) {
 	for _, spec := range []stores.Table{storetest.EventsTable(), storetest.EdgesTable()} {
 		db, table := openInside(t, spec)
-		sql := table.shape.Load().sql
+		texts := table.shape.Load().sql
 		for _, query := range []string{
-			sql.countOne, sql.tallyOne, sql.deleteOne, sql.tallySet, sql.deleteSet, sql.first, sql.next,
+			texts.countOne, texts.tallyOne, texts.deleteOne, texts.tallySet, texts.deleteSet, texts.first, texts.next,
 		} {
 			rows, err := db.reads.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, "acme", `["a"]`, 10, 1)
 			if err != nil {
@@ -259,4 +260,53 @@ func TestACursorIsOfItsStoreAndSubjectAlone(t *testing.T) {
 			rt.Fatal("a bent cursor was taken")
 		}
 	})
+}
+
+// A deferred foreign key is only looked at by the commit.
+func TestADeferredForeignKeyFailsItsOwnErasureOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "owner.db")
+	other, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close() //nolint:errcheck // a test's own file
+	for _, statement := range []string{
+		"PRAGMA journal_mode=WAL", "CREATE TABLE people (id INTEGER PRIMARY KEY, tenant TEXT, person TEXT)",
+		"CREATE TABLE notes (of INTEGER REFERENCES people(id) DEFERRABLE INITIALLY DEFERRED)",
+		"INSERT INTO people VALUES (1, 'acme', 'alice'), (2, 'acme', 'bob'), (3, 'acme', 'carol')", "INSERT INTO notes VALUES (2)",
+	} {
+		if _, err := other.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db, err := Open(t.Context(), path, Owners())
+	if err != nil {
+		t.Fatal(err)
+	}
+	people, err := db.Table(t.Context(), stores.Table{Store: "people", Name: "people", Tenant: "tenant", Identities: []string{"person"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w, err := openWriter(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close() //nolint:errcheck // a test's own file
+	var batch []*request
+	for _, identity := range []string{"alice", "bob", "carol"} {
+		batch = append(batch, &request{table: people, subjects: []subject.Subject{person(t, identity)}})
+	}
+	w.commit(batch)
+	for i, r := range batch {
+		if fails := i == 1; (r.err != nil) != fails || !fails && (r.measured[0].PurgeErr != nil || !r.measured[0].Remaining.IsZero() || r.measured[0].Before != subject.Measured(1)) {
+			t.Errorf("%d: %v, %+v", i, r.err, r.measured)
+		}
+	}
+	var left string
+	if err := other.QueryRowContext(t.Context(), "SELECT group_concat(person) FROM people").Scan(&left); err != nil || left != "bob" {
+		t.Errorf("%q is left, %v, want bob", left, err)
+	}
 }
