@@ -9,7 +9,7 @@ import (
 )
 
 // auditDrain is how long the end of a process waits for the audit outbox.
-const auditDrain = time.Second
+const auditDrain = 700 * time.Millisecond
 
 func (r *running) authenticator(ctx context.Context) (httpapi.Authenticator, error) {
 	if r.AuthMode == "off" {

@@ -36,11 +36,12 @@ func TestAStopLetsErasuresEndAndAnswersThoseThatTakeTooLong(t *testing.T) {
 	}
 }
 
-func TestAStopAnswersForAStoreThatHangs(t *testing.T) {
+func TestAStopAnswersForAStoreThatHangsAndAnAuditThatDoes(t *testing.T) {
 	t.Parallel()
 	w, emulator := onBigQuery(t, nil)
 	w.write("acme", "alice")
-	emulator.Inject(bqemu.Fault{At: bqemu.AtJobHold, Kind: "delete", Table: "intent_events", Times: -1, DelayMS: 60_000})
+	emulator.Inject(bqemu.Fault{At: bqemu.AtJobHold, Kind: "delete", Table: "intent_events", Times: -1, DelayMS: 12_000})
+	emulator.Inject(bqemu.Fault{At: bqemu.AtInsertAll, Table: "intent_erasure_audit", Times: -1, Hang: true})
 	answered := make(chan reply, 1)
 	go func() { answered <- w.ask(w.Ingest, "delete", "acme", "alice") }()
 	eventually(t, "no statement was sent", func() bool {

@@ -18,8 +18,9 @@ import (
 const (
 	// erasuresEnd is how long after the signal the erasures that still run are told to answer.
 	erasuresEnd = 8 * time.Second
-	// serviceEnds is how long after the signal the process ends, whatever still runs: platforms kill at 10 s.
-	serviceEnds = 10 * time.Second
+	// serviceEnds is how long after the signal serving ends, whatever still runs. Platforms kill at 10 s, and the audit's
+	// outbox needs the time until then.
+	serviceEnds = 9 * time.Second
 
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
@@ -58,7 +59,7 @@ type Site struct {
 }
 
 // Serve serves HTTP/1.1 and unencrypted HTTP/2 on every site until ctx ends. It then takes no more connections, lets
-// running requests finish, those too whose caller has hung up, and answers an error if 10 s were not enough for them. It
+// running requests finish, those too whose caller has hung up, and answers an error if 9 s were not enough for them. It
 // MUST be called once.
 func (l *Life) Serve(ctx context.Context, log *zap.Logger, sites ...Site) error {
 	ctx, cancel := context.WithCancel(ctx)
