@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -50,6 +51,7 @@ func run(ctx context.Context) error {
 	out := flag.String("out", "bench/latest.json", "where the figures are written")
 	only := flag.String("only", "", "run one part: cascade, fleet, erase, batch, bigquery, import, start")
 	flag.Parse()
+	debug.SetGCPercent(400) // up to 64 peers live in this process: their garbage is not the cascade's to collect
 	dir, err := os.MkdirTemp("", "recount-bench-")
 	if err != nil {
 		return fmt.Errorf("making a folder: %w", err)
