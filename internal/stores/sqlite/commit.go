@@ -5,7 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"sync/atomic"
+	"os"
 	"time"
 
 	"recount/internal/subject"
@@ -19,22 +19,6 @@ const (
 	importLimit = 64 << 20               // bytes in the log after which appends are checkpointed
 )
 
-// request is one piece of work for the writer: an append, an erasure or a set-up.
-type request struct {
-	table    *Table
-	rows     int // to append, with the values of one after the other
-	values   []any
-	subjects []subject.Subject // to erase
-	setup    []string          // DDL
-
-	created  []bool
-	measured []subject.Measurement
-	err      error // set: nothing of the request was done
-
-	taken atomic.Bool // by the writer, or back by the caller
-	done  chan struct{}
-}
-
 // writer owns the one connection that writes. Its methods run on one goroutine.
 type writer struct {
 	db         *DB
@@ -46,6 +30,7 @@ type writer struct {
 	last       int               // requests in the transaction before this one
 	checkpoint int64
 	log        string        // the path of the write-ahead log
+	logInfo    os.FileInfo   // as it was at the start
 	reader     *bufio.Reader // of the log, kept because its buffer is large
 }
 
@@ -90,6 +75,9 @@ func (w *writer) start(ctx context.Context) error {
 		return err
 	}
 	w.log = file + logSuffix
+	if w.logInfo, err = os.Stat(w.log); err != nil {
+		return residue(err)
+	}
 	var fault *subject.Fault
 	if err := w.purge(); err != nil && !(errors.As(err, &fault) && fault.Reason == subject.ReasonCheckpointBusy) {
 		return err
@@ -186,16 +174,6 @@ func (w *writer) commit(batch []*request) {
 		for _, r := range batch {
 			r.fail(lost)
 		}
-	}
-}
-
-// fail adds an error to a request that was committed.
-func (r *request) fail(err error) {
-	if r.subjects == nil {
-		r.err = errors.Join(r.err, err)
-	}
-	for i := range r.measured {
-		r.measured[i].PurgeErr = errors.Join(r.measured[i].PurgeErr, err)
 	}
 }
 

@@ -98,10 +98,10 @@ func TestErrorsOfSQLiteAreNamedAndNeverQuoted(t *testing.T) {
 		"SELECT * FROM alice": subject.ReasonNotFound,
 		"SELECT " + strings.TrimSuffix(strings.Repeat("?,", 40000), ","): subject.ReasonTooManyVariables,
 		"INSERT INTO events (row_id) VALUES ('alice')":                   subject.ReasonNone,
-		"SELECT json('alice')":                                           subject.ReasonNone,
-		"CREATE TABLE events (alice TEXT)":                               subject.ReasonNone,
-		"ATTACH '/nowhere/alice.db' AS alice":                            subject.ReasonNotFound,
-		"SELECT 1 FROM events WHERE alice = 1":                           subject.ReasonNotFound,
+		"SELECT json('alice')":                 subject.ReasonNone,
+		"CREATE TABLE events (alice TEXT)":     subject.ReasonNone,
+		"ATTACH '/nowhere/alice.db' AS alice":  subject.ReasonNotFound,
+		"SELECT 1 FROM events WHERE alice = 1": subject.ReasonNotFound,
 	} {
 		err := db.submit(t.Context(), &request{setup: []string{statement}})
 		var fault *subject.Fault

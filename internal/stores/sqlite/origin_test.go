@@ -143,3 +143,16 @@ func TestFoldingReadsTheWholeText(t *testing.T) {
 		t.Errorf("deleted %d, want 1", n)
 	}
 }
+
+func TestAReplacedLogFailsTheErasure(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cell.db")
+	db, err := sqlite.Open(t.Context(), path)
+	must(t, err)
+	defer db.Close() //nolint:errcheck // its log is gone
+	events := table(t, db, storetest.EventsTable())
+	add(t, events, rowsOf(storetest.EventsTable(), "alice", 2)...)
+	must(t, errors.Join(os.Rename(path+"-wal", path+"-gone"), os.WriteFile(path+"-wal", nil, 0o600)))
+	if r := verdict(t.Context(), events, who(t, "alice")); r.Status() != subject.Failed || r.Reason() != subject.ReasonResidue {
+		t.Errorf("%s (%s), want failed (residue)", r.Status(), r.Reason())
+	}
+}

@@ -51,9 +51,13 @@ func (w *writer) checkpointImport() {
 	}
 }
 
-// logSize fails where there is no log: SQLite keeps one for as long as the file is open, if only an empty one.
+// logSize fails where there is no log, or another: SQLite keeps one for as long as the file is open, if only an empty
+// one. What it writes to a log that lost its path is in no file that anybody else sees.
 func (w *writer) logSize() (int64, error) {
 	info, err := os.Stat(w.log)
+	if err == nil && !os.SameFile(info, w.logInfo) {
+		err = errors.New("the log was replaced")
+	}
 	if err != nil {
 		return 0, residue(err)
 	}
