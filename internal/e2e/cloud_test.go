@@ -98,3 +98,36 @@ func TestATableThatIsGoneIsAFailedReceiptAndNeverACountOfZero(t *testing.T) {
 		t.Errorf("%d %v", r.Code, got)
 	}
 }
+
+// TestWhatABackendSaysIsRepeatedNowhere has BigQuery quote a person in its errors, at each kind of call.
+func TestWhatABackendSaysIsRepeatedNowhere(t *testing.T) {
+	w, emulator := onBigQuery(t, nil)
+	writeMarked(w)
+	var answers strings.Builder
+	for _, fault := range []bqemu.Fault{
+		{At: bqemu.AtJobWait, Kind: "delete"},
+		{At: bqemu.AtJobStatus, Kind: "delete"},
+		{At: bqemu.AtJobsInsert, Kind: "delete"},
+		{At: bqemu.AtJobWait, Kind: "select"},
+		{At: bqemu.AtInsertAll},
+	} {
+		fault.Times, fault.Code, fault.Reason, fault.Message = -1, http.StatusBadRequest, "invalidQuery", "bad value "+markedPerson
+		emulator.Inject(fault)
+		r := w.ask(w.Coordinator, "erase", "acme", markedPerson)
+		if failed := r.Code == http.StatusBadGateway; failed != (fault.At != bqemu.AtInsertAll) {
+			t.Errorf("%s: %d %s", fault.At, r.Code, r.Body)
+		}
+		answers.Write(r.Body)
+		answers.Write(w.ask(w.Ingest, "access", "acme", "somebody").Body)
+		record := map[string]any{"tenant_id": "acme", "identity_id": markedPerson, "source": "s", "source_ref": markedRef + fault.At, "consent_basis": "c", "model_version": "m", "score": 1}
+		answers.Write(w.do(http.MethodPost, w.Coordinator.URL+"/v1/intent/scores", encode(t, record), jsonBody).Body)
+		emulator.Heal()
+	}
+	for _, s := range w.All() {
+		answers.Write(w.do(http.MethodGet, s.URL+"/metrics", nil, nil).Body)
+	}
+	w.Stop()
+	if found := filesWith(t, w.dir, marks...); len(found) > 0 || strings.Contains(answers.String(), "zq-") {
+		t.Errorf("%v\n%s", found, answers.String())
+	}
+}
