@@ -53,6 +53,7 @@ func run(ctx context.Context, out io.Writer) error {
 	options := fleet.Options{Bin: *bin, Dir: dir}
 	if *up {
 		options.FirstPort = 8080
+		options.Own = map[string]map[string]string{"coordinator": given("CASCADE_EXTRA_PEERS", "CASCADE_EXPECTED_STORES")}
 	}
 	d := &demo{out: out, dir: dir, bin: *bin}
 	d.step("Starting four services on loopback, with embedded stores")
@@ -74,12 +75,23 @@ func run(ctx context.Context, out io.Writer) error {
 	return d.erase(ctx)
 }
 
-func dataFolder(given string, up bool) (dir string, cleanUp func(), err error) {
-	if given == "" && up {
-		given = "data"
+// given are the variables of that name that are set: cells of one's own that the coordinator is to erase from too.
+func given(names ...string) map[string]string {
+	out := make(map[string]string)
+	for _, name := range names {
+		if value := os.Getenv(name); value != "" {
+			out[name] = value
+		}
 	}
-	if given != "" {
-		dir, err = filepath.Abs(given)
+	return out
+}
+
+func dataFolder(named string, up bool) (dir string, cleanUp func(), err error) {
+	if named == "" && up {
+		named = "data"
+	}
+	if named != "" {
+		dir, err = filepath.Abs(named)
 		return dir, func() {}, err
 	}
 	if dir, err = os.MkdirTemp("", "recount-demo-"); err != nil {
