@@ -24,6 +24,9 @@ func scrub(rows []map[string]any, deny, identityFields []string, s Subject) ([]m
 		denied[name] = true
 	}
 	removed := make(map[string]bool)
+	if len(identityFields) == 1 {
+		identityFields = nil // the store matched the row by it: a spelling in another case is the person's own
+	}
 	for _, row := range rows {
 		for _, field := range identityFields {
 			if value, present := row[field]; present && value != any(s.Identity()) {
