@@ -66,6 +66,13 @@ func (w *writer) start(ctx context.Context) error {
 	if mode != "wal" {
 		return refuse("its journal mode is %s, where deleted rows stay in the journal: run PRAGMA journal_mode=WAL on it once", mode)
 	}
+	var encoding string
+	if err := w.conn.QueryRowContext(ctx, "PRAGMA encoding").Scan(&encoding); err != nil {
+		return named(err)
+	}
+	if encoding != "UTF-8" {
+		return refuse("its texts are %s, where a key that is stored as bytes could be missed: dump it into a database with PRAGMA encoding='UTF-8'", encoding)
+	}
 	err := w.conn.QueryRowContext(ctx, "SELECT file, (SELECT count(*) FROM sqlite_schema) FROM pragma_database_list WHERE name='main'").
 		Scan(&file, &tables) // and a first read makes the log
 	if err != nil {

@@ -169,3 +169,16 @@ func TestTheSurveyFindsKeysThatNoStoreCovers(t *testing.T) {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}
 }
+
+func TestAFileWhoseTextsAreNotUTF8IsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "wide.db")
+	do(t, foreign(t, path), "PRAGMA encoding='UTF-16le'", "PRAGMA journal_mode=WAL", "CREATE TABLE people (tenant TEXT, person TEXT)")
+	db, err := sqlite.Open(t.Context(), path, sqlite.Owners())
+	if err == nil {
+		_ = db.Close()
+		t.Fatal("it was opened")
+	}
+	if !strings.Contains(err.Error(), "UTF-16le") {
+		t.Errorf("the error doesn't say why: %v", err)
+	}
+}
