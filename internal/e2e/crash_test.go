@@ -44,7 +44,7 @@ func erased(verdicts []verdict) map[string]bool {
 func eraseAll(t *testing.T, url string, people []string, midway func()) []verdict {
 	t.Helper()
 	var verdicts []verdict
-	var answers, once = atomic.Int64{}, sync.Once{}
+	answers, once := atomic.Int64{}, sync.Once{}
 	moment := 40 + rand.Int64N(160)
 	client := &http.Client{Timeout: 90 * time.Second, Transport: apitest.Transport(t, &http.Transport{MaxIdleConnsPerHost: 32})}
 	defer client.CloseIdleConnections()
