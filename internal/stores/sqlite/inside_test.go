@@ -94,14 +94,15 @@ func TestAReadOnlyDatabaseFailsWithItsReasonAndItsRows(t *testing.T) {
 
 func TestErrorsOfSQLiteAreNamedAndNeverQuoted(t *testing.T) {
 	db, _ := openInside(t, storetest.EventsTable())
+	tooMany := "SELECT " + strings.TrimSuffix(strings.Repeat("?,", 40000), ",")
 	for statement, want := range map[string]subject.Reason{
 		"SELECT * FROM alice": subject.ReasonNotFound,
-		"SELECT " + strings.TrimSuffix(strings.Repeat("?,", 40000), ","): subject.ReasonTooManyVariables,
-		"INSERT INTO events (row_id) VALUES ('alice')":                   subject.ReasonNone,
-		"SELECT json('alice')":                 subject.ReasonNone,
-		"CREATE TABLE events (alice TEXT)":     subject.ReasonNone,
-		"ATTACH '/nowhere/alice.db' AS alice":  subject.ReasonNotFound,
-		"SELECT 1 FROM events WHERE alice = 1": subject.ReasonNotFound,
+		tooMany:               subject.ReasonTooManyVariables,
+		"INSERT INTO events (row_id) VALUES ('alice')": subject.ReasonNone,
+		"SELECT json('alice')":                         subject.ReasonNone,
+		"CREATE TABLE events (alice TEXT)":             subject.ReasonNone,
+		"ATTACH '/nowhere/alice.db' AS alice":          subject.ReasonNotFound,
+		"SELECT 1 FROM events WHERE alice = 1":         subject.ReasonNotFound,
 	} {
 		err := db.submit(t.Context(), &request{setup: []string{statement}})
 		var fault *subject.Fault
