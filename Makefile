@@ -14,8 +14,8 @@ help: ## list the targets
 demo: build ## the main job: four services, a real erasure, the receipts, and a search for anything left
 	@go run ./demo
 
-up: build ## the four services with the sample loaded, left running on ports 8080 to 8083
-	@go run ./demo -up
+up: build ## the four services with the sample loaded, left running on four ports from FIRST_PORT (8080)
+	@go run ./demo -up -first-port $${FIRST_PORT:-8080}
 
 build: ## bin/coordinator, bin/cell and bin/recount
 	@CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o bin/ ./cmd/...

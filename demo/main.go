@@ -41,6 +41,7 @@ func main() {
 func run(ctx context.Context, out io.Writer) error {
 	up := flag.Bool("up", false, "start the services on ports 8080 to 8083, load the sample, and leave them running")
 	bin := flag.String("bin", "bin", "folder of the built binaries")
+	first := flag.Int("first-port", 8080, "with -up: the coordinator's port; the cells take the next three")
 	sample := flag.String("sample", "demo/sample", "folder of the sample records")
 	data := flag.String("data", "", "folder for data and logs: default a fresh temporary one, or ./data with -up")
 	flag.Parse()
@@ -52,7 +53,7 @@ func run(ctx context.Context, out io.Writer) error {
 	defer cleanUp()
 	options := fleet.Options{Bin: *bin, Dir: dir}
 	if *up {
-		options.FirstPort = 8080
+		options.FirstPort = *first
 		options.Own = map[string]map[string]string{"coordinator": given("CASCADE_EXTRA_PEERS", "CASCADE_EXPECTED_STORES")}
 	}
 	d := &demo{out: out, dir: dir, bin: *bin}
@@ -150,7 +151,8 @@ func (d *demo) load(ctx context.Context, sample string) error {
 }
 
 func (d *demo) stayUp(ctx context.Context) error {
-	d.step("Left running: stop with Ctrl-C; data and logs are in " + d.dir)
+	d.step("Left running: stop with Ctrl-C; data and logs are in " + d.dir + " (remove it to start afresh)")
+	d.say("export RECOUNT_COORDINATOR=%s RECOUNT_CELLS=%s", d.fleet.Coordinator.URL, d.fleet.CellsEnv())
 	d.say("try: printf %%s '%s' | %s/recount erase --tenant %s --identity-file -", identity, d.bin, tenant)
 	<-ctx.Done()
 	return nil

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,10 +130,8 @@ func (a *accessor) unlisted(ctx context.Context) {
 		a.lose(coordinatorCell, anyStore, fmt.Errorf("its /health, which names every cell, could not be read: %w", err))
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(said.CascadePeers)) {
-		if !slices.ContainsFunc(a.cells, func(t target) bool { return t.name == name }) {
-			a.lose(printable(name), anyStore, errors.New("the coordinator knows this cell, and --cell gives no address for it"))
-		}
+	for _, name := range a.withoutAddress(said.CascadePeers) {
+		a.lose(name, anyStore, errNoAddress)
 	}
 }
 

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,10 +45,16 @@ type command struct {
 	Version   kong.VersionFlag `help:"Print the version and leave."`
 }
 
+// The addresses of make up, which the help spells out too.
+const (
+	defaultCoordinator = "http://127.0.0.1:8080"
+	defaultCells       = "ingest=http://127.0.0.1:8081,graph=http://127.0.0.1:8082,causal=http://127.0.0.1:8083"
+)
+
 // globals are the flags of every command.
 type globals struct {
-	Coordinator string        `env:"RECOUNT_COORDINATOR" default:"http://127.0.0.1:8080" placeholder:"URL" help:"The coordinator, which is also the cell 'scoring'." group:"Where"`
-	Cell        []string      `env:"RECOUNT_CELLS" default:"ingest=http://127.0.0.1:8081,graph=http://127.0.0.1:8082,causal=http://127.0.0.1:8083" sep:"," placeholder:"NAME=URL" help:"A cell beside the coordinator; repeat it for each. https, unless the address is loopback." group:"Where"`
+	Coordinator string        `env:"RECOUNT_COORDINATOR" default:"http://127.0.0.1:8080" placeholder:"URL" help:"The coordinator, which is also the cell 'scoring'. Default: port 8080 of this machine." group:"Where"`
+	Cell        []string      `env:"RECOUNT_CELLS" default:"ingest=http://127.0.0.1:8081,graph=http://127.0.0.1:8082,causal=http://127.0.0.1:8083" sep:"," placeholder:"NAME=URL" help:"A cell beside the coordinator; repeat it for each, because it replaces the default: ingest, graph and causal on ports 8081 to 8083, beside the default coordinator. https, unless the address is loopback." group:"Where"`
 	Token       []string      `env:"RECOUNT_TOKEN" sep:"," placeholder:"[NAME=]TOKEN" help:"An ID token, for every address or for the named cell alone. Prefer the environment: a command line is seen in the process list." group:"Who"`
 	Auth        string        `enum:",google" default:"" placeholder:"google" help:"'google' takes a token for each address from Application Default Credentials." group:"Who"`
 	Timeout     time.Duration `default:"90s" help:"How long one request may take." group:"How"`
@@ -118,7 +126,9 @@ func withoutValues(problem string, args []string) string {
 			_, value, _ = strings.Cut(arg, "=")
 		}
 		if len(value) > 0 && !commandWords[value] {
-			problem = strings.ReplaceAll(problem, value, "(what you typed)")
+			// Where it stands as a word: a letter of it in another word gives nothing away.
+			alone := regexp.MustCompile(`(^|[^\pL\pN_-])` + regexp.QuoteMeta(value) + `($|[^\pL\pN_-])`)
+			problem = alone.ReplaceAllString(problem, "${1}(what you typed)${2}")
 		}
 	}
 	return problem
@@ -146,6 +156,9 @@ func newSession(g *globals, version string, stdin *os.File, screen *screen) (*se
 	coordinator, err := newTarget(coordinatorCell, g.Coordinator)
 	if err != nil {
 		return nil, err
+	}
+	if g.Coordinator != defaultCoordinator && slices.Equal(g.Cell, strings.Split(defaultCells, ",")) {
+		g.Cell = nil // the default cells are the default coordinator's, and no other's
 	}
 	cells, err := newTargets(g.Cell)
 	if err != nil {

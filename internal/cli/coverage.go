@@ -43,6 +43,11 @@ func (coverageCmd) Run(ctx context.Context, s *session) error {
 	if interrupted(ctx) {
 		return exit(exitInterrupted)
 	}
+	if said, err := s.askHealth(ctx, s.coordinator); err == nil { // where it fails, the coordinator's own survey has failed too
+		for _, name := range s.withoutAddress(said.CascadePeers) {
+			found = append(found, coverage{Cell: name, Status: "failed", Detail: errNoAddress.Error(), Suspects: []wire.Suspect{}})
+		}
+	}
 	suspects, failed := 0, 0
 	for _, c := range found {
 		suspects += len(c.Suspects)

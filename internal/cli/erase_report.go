@@ -54,15 +54,22 @@ func (e *eraser) reportOne(o outcome) {
 // verdict is one line. The word erased stands in it only when every receipt folds to it.
 func (e *eraser) verdict(o outcome) string {
 	byStatus, cells, deleted := map[subject.Status]int{}, map[string]bool{}, int64(0)
+	before := int64(0)
 	for _, r := range o.receipts {
 		byStatus[r.Status()]++
 		cells[r.Cell()] = true
 		n, _ := r.Counts().Deleted.Value()
 		deleted += n
+		n, _ = r.Counts().Before.Value()
+		before += n
 	}
 	all := plural(len(o.receipts), "store")
 	switch o.status() {
 	case subject.Erased:
+		if before == 0 {
+			return fmt.Sprintf("%s: %s in %s counted again, 0 rows left. Nothing was there before either: if you expected data, check the tenant and\n"+
+				"  the spelling of the id, which is compared byte for byte.", e.paint(bold, "erased"), all, plural(len(cells), "cell"))
+		}
 		return fmt.Sprintf("%s: %s in %s counted again after the delete, 0 rows left (%d deleted).",
 			e.paint(bold, "erased"), all, plural(len(cells), "cell"), deleted)
 	case subject.Pending:

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -61,6 +63,9 @@ func (healthCmd) Run(ctx context.Context, s *session) error {
 	if interrupted(ctx) {
 		return exit(exitInterrupted)
 	}
+	for _, name := range s.withoutAddress(found[0].CascadePeers) {
+		found = append(found, health{Cell: name, Detail: errNoAddress.Error(), Stores: []wire.HealthStore{}})
+	}
 	bad := slices.ContainsFunc(found, func(h health) bool { return !h.good() })
 	if s.json {
 		status := "ok"
@@ -106,6 +111,19 @@ func (s *session) health(ctx context.Context, t target) health {
 		h.Ready = true
 	}
 	return h
+}
+
+var errNoAddress = errors.New("the coordinator knows this cell, and --cell gives no address for it")
+
+// withoutAddress are the peers that the coordinator knows and nobody gave an address for: they hold data too.
+func (s *session) withoutAddress(peers map[string]bool) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(peers)) {
+		if !slices.ContainsFunc(s.cells, func(t target) bool { return t.name == name }) {
+			out = append(out, printable(name))
+		}
+	}
+	return out
 }
 
 // askHealth reads /health, and refuses an answer that is another cell's.

@@ -86,7 +86,11 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 		if slices.Contains(o.Without, s.Name) {
 			continue
 		}
-		if err := s.WaitReady(ctx); err != nil {
+		err := s.WaitReady(ctx)
+		if err == nil && o.FirstPort != 0 {
+			err = s.stays(200 * time.Millisecond) // another fleet on the same ports answers for one that is just ending
+		}
+		if err != nil {
 			f.Stop()
 			return nil, err
 		}
@@ -96,7 +100,12 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 
 func address(first, i int) (string, error) {
 	if first != 0 {
-		return fmt.Sprintf("127.0.0.1:%d", first+i), nil
+		addr := fmt.Sprintf("127.0.0.1:%d", first+i)
+		l, err := net.Listen("tcp", addr) //nolint:noctx // closed at once: it only asks whether the port is free
+		if err != nil {
+			return "", fmt.Errorf("port %d is taken (by another make up?): stop what listens there, or take four others with FIRST_PORT=9080", first+i)
+		}
+		return addr, l.Close()
 	}
 	return FreeAddress()
 }
@@ -178,7 +187,7 @@ func (s *Service) WaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	for {
-		if s.is(ctx, "/ready") {
+		if s.is(ctx, "/ready") && s.Running() {
 			return nil
 		}
 		select {
@@ -188,6 +197,16 @@ func (s *Service) WaitReady(ctx context.Context) error {
 			return fmt.Errorf("%s is not ready after %s:\n%s", s.Name, readyWithin, s.lastLog())
 		case <-time.After(5 * time.Millisecond):
 		}
+	}
+}
+
+// stays reports a service that ends within the time.
+func (s *Service) stays(d time.Duration) error {
+	select {
+	case <-s.done:
+		return fmt.Errorf("%s ended at its start:\n%s", s.Name, s.lastLog())
+	case <-time.After(d):
+		return nil
 	}
 }
 
