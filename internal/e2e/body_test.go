@@ -31,8 +31,8 @@ func (l *lines) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 		l.n++
-		l.pending = fmt.Appendf(l.pending[:0], `{"tenant_id":"acme","identity_id":"alice","source":"s","source_ref":"%d","consent_basis":"c","event_type":"v","occurred_at":"2026-11-01T10:00:00Z","payload":{"x":%q}}`+"\n",
-			l.n%2000, l.payload)
+		l.pending = fmt.Appendf(l.pending[:0], `{"tenant_id":"acme","identity_id":"alice","source":"s","source_ref":"%d","consent_basis":"c","event_type":"v","occurred_at":"2026-11-01T10:00:00Z","payload":{"x":"`, l.n%2000)
+		l.pending = append(append(l.pending, l.payload...), `"}}`+"\n"...)
 		l.left -= len(l.pending)
 	}
 	n := copy(p, l.pending)
