@@ -299,13 +299,13 @@ func checkTooMany(t *testing.T, r reply) {
 func TestMoreRequestsAtATimeThanAnInstanceTakesAreRefused(t *testing.T) {
 	t.Parallel()
 	w := start(t, withSlowPeer(t, time.Second, map[string]string{"MAX_IN_FLIGHT": "2"}))
-	replies := make(chan reply)
+	var replies []<-chan reply
 	for i := range 6 {
-		go func() { replies <- w.ask(w.Coordinator, "erase", "acme", fmt.Sprintf("person-%d", i)) }()
+		replies = append(replies, w.later(w.Coordinator, "erase", "acme", fmt.Sprintf("person-%d", i)))
 	}
 	codes := map[int]int{}
-	for range 6 {
-		r := <-replies
+	for _, answered := range replies {
+		r := <-answered
 		codes[r.Code]++
 		if r.Code == http.StatusTooManyRequests {
 			checkTooMany(t, r)

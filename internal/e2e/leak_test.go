@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -139,6 +140,35 @@ func parrot(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, `{"request_id":%q,"tenant_id":"acme","subject_ref":%q,"operation":"erase","status":"failed","detail":%[3]q,
 		"receipts":[{"cell":"parrot","store":"rows","backend":%[3]q,"status":"failed","before":null,"deleted":null,"remaining":null,"recoverable_until":null,"detail":%[3]q,
 		"started_at":%[3]q,"finished_at":%[3]q,%[3]q:%[3]q}],"generated_at":%[3]q}`, r.Header.Get("X-Request-ID"), person.Ref(cascadetest.Salt()), markedPerson)
+}
+
+// TestNoByteOfTheErasedIsLeftAmongThoseWhoStay erases half of a crowd in random order: the pages that they shared with the
+// others stay in use, and are rearranged.
+func TestNoByteOfTheErasedIsLeftAmongThoseWhoStay(t *testing.T) {
+	w := start(t)
+	gone, kept := crowd("gone", 3000), crowd("kept", 3000)
+	for _, people := range [][]string{gone, kept} { // rows of many lengths
+		for i := range people {
+			people[i] += strings.Repeat("x", rand.IntN(300))
+		}
+	}
+	all := slices.Concat(gone, kept)
+	for _, people := range [][]string{gone, all} {
+		rand.Shuffle(len(people), func(i, j int) { people[i], people[j] = people[j], people[i] })
+	}
+	w.write("acme", all...)
+	for few := range slices.Chunk(gone, 20) {
+		r := w.do(http.MethodPost, w.Coordinator.URL+"/v1/intent/subject:batchErase", encode(t, map[string]any{"tenant_id": "acme", "identity_ids": few}), jsonBody)
+		if r.Code != http.StatusOK {
+			t.Fatalf("%d %.300s", r.Code, r.Body)
+		}
+	}
+	if found := filesWith(t, w.dir, "gone-"); len(found) > 0 {
+		t.Errorf("left behind: %v", found)
+	}
+	if len(filesWith(t, w.dir, kept[0])) < 4 {
+		t.Error("somebody else is gone too")
+	}
 }
 
 func TestTheAuditHasARowForEachReceiptAndNothingElse(t *testing.T) {

@@ -153,6 +153,20 @@ func (w *world) ask(s *fleet.Service, verb, tenant, identity string) reply {
 	return w.do(http.MethodPost, s.URL+"/v1/intent/subject:"+verb, encode(w.t, map[string]string{"tenant_id": tenant, "identity_id": identity}), jsonBody)
 }
 
+// later is ask from a goroutine of its own. Where there is no answer, that is an error of the test and an empty reply.
+func (w *world) later(s *fleet.Service, verb, tenant, identity string) <-chan reply {
+	answered := make(chan reply, 1)
+	body := encode(w.t, map[string]string{"tenant_id": tenant, "identity_id": identity})
+	go func() {
+		r, err := w.try(http.MethodPost, s.URL+"/v1/intent/subject:"+verb, body, jsonBody)
+		if err != nil {
+			w.t.Error(err)
+		}
+		answered <- r
+	}()
+	return answered
+}
+
 func encode(t testing.TB, v any) io.Reader {
 	t.Helper()
 	encoded, err := json.Marshal(v)

@@ -25,8 +25,7 @@ func TestAStopLetsErasuresEndAndAnswersThoseThatTakeTooLong(t *testing.T) {
 	t.Parallel()
 	w := start(t, withSlowPeer(t, 12*time.Second, nil))
 	w.write("acme", "alice")
-	answered := make(chan reply, 1)
-	go func() { answered <- w.ask(w.Coordinator, "erase", "acme", "alice") }()
+	answered := w.later(w.Coordinator, "erase", "acme", "alice")
 	eventually(t, "the erasure doesn't begin", func() bool { return w.held("acme", "alice") == 0 })
 	stopsInTime(t, w.Coordinator)
 	r := <-answered
@@ -42,8 +41,7 @@ func TestAStopAnswersForAStoreThatHangsAndAnAuditThatDoes(t *testing.T) {
 	w.write("acme", "alice")
 	emulator.Inject(bqemu.Fault{At: bqemu.AtJobHold, Kind: "delete", Table: "intent_events", Times: -1, DelayMS: 12_000})
 	emulator.Inject(bqemu.Fault{At: bqemu.AtInsertAll, Table: "intent_erasure_audit", Times: -1, Hang: true})
-	answered := make(chan reply, 1)
-	go func() { answered <- w.ask(w.Ingest, "delete", "acme", "alice") }()
+	answered := w.later(w.Ingest, "delete", "acme", "alice")
 	eventually(t, "no statement was sent", func() bool {
 		for _, s := range emulator.Statements() {
 			if s.Kind == "delete" {
