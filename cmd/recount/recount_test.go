@@ -246,6 +246,13 @@ var lies = map[string]lie{
 		<-r.Context().Done()
 		return nil
 	},
+	"hang-once-erased": func(_ http.ResponseWriter, r *http.Request, body []byte) []byte {
+		if strings.Contains(string(body), `"pending"`) {
+			return body
+		}
+		<-r.Context().Done()
+		return nil
+	},
 	"endless-pages": endless(),
 	"lost-rows":     regexpLie(`"count":\d+`, `"count":5000`),
 	"restless-ref":  restless(),

@@ -90,9 +90,8 @@ func (e *eraser) pass(ctx context.Context, todo []int) (again []int, after time.
 		if err == nil {
 			continue
 		}
-		for _, i := range todo { // what broke this call would break the next
-			e.outcomes[i] = nothing(subject.ReasonCancelled, "", "not asked for, because a call before it failed")
-		}
+		// What broke this call would break the next.
+		e.fill(ctx, todo, nothing(subject.ReasonCancelled, "", "not asked for, because a call before it failed"))
 		var later *callError
 		if errors.As(err, &later) && later.retryAfter > 0 {
 			again, after = append(append(again, chunk...), todo...), max(after, later.retryAfter)
@@ -136,7 +135,7 @@ func (e *eraser) ask(ctx context.Context, chunk []int) error {
 		err = got.refusal()
 	}
 	if err != nil {
-		e.fill(chunk, failure(err, got.requestID))
+		e.fill(ctx, chunk, failure(err, got.requestID))
 		return err
 	}
 	q := question{requestID: got.requestID, tenant: e.tenant, cells: e.cells}
@@ -158,8 +157,13 @@ func (e *eraser) settle(i int, o outcome) {
 	e.outcomes[i] = o
 }
 
-func (e *eraser) fill(chunk []int, o outcome) {
+// fill gives people the outcome of a call that measured nothing. When the person who asked has taken the call back, what an
+// earlier one measured still stands.
+func (e *eraser) fill(ctx context.Context, chunk []int, o outcome) {
 	for _, i := range chunk {
+		if interrupted(ctx) && len(e.outcomes[i].receipts) > 0 {
+			continue
+		}
 		o.ref = e.outcomes[i].ref
 		e.outcomes[i] = o
 	}
