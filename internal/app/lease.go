@@ -72,7 +72,7 @@ func (r *replayedLease) replay(ctx context.Context) error {
 
 // fill takes rows that were journalled under the lease.
 func (r *replayedLease) fill(rows []stores.Row) {
-	_, _ = r.graph.Append(context.Background(), rows) // the journal took them, so they fit, and the graph knows duplicates
+	_, _ = r.graph.Append(context.Background(), rows, 0) // the journal took them, so they fit, and the graph knows duplicates
 }
 
 // dirLock is the lock of a data directory: one process at a time. The kernel releases it when the process ends, however

@@ -55,7 +55,7 @@ func TestAReplayOfTheNextTermWaitsForTheErasuresOfTheLast(t *testing.T) {
 	if err := a.lease.replay(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := durable.Append(t.Context(), []stores.Row{row}); err != nil {
+	if _, err := durable.Append(t.Context(), []stores.Row{row}, 0); err != nil {
 		t.Fatal(err)
 	}
 	served := a.groups[0].Stores[1]

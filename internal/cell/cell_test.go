@@ -52,7 +52,7 @@ func graphCell(t interface{ Fatal(...any) }) (c *Cell, write *Paired, journal, s
 	write = &Paired{
 		Durable: journal, Locks: locks, Table: intake.Edges().Table, Lease: lease,
 		Fill: func(rows []stores.Row, _ []bool) {
-			if _, err := served.Append(context.Background(), rows); err != nil {
+			if _, err := served.Append(context.Background(), rows, 0); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -81,7 +81,7 @@ func TestJournalAndMemoryAgreeWhateverIsWrittenWhileSomebodyIsErased(t *testing.
 					c.Erase(context.Background(), "", someone(t, people[step]))
 					return
 				}
-				if _, err := write.Append(context.Background(), []stores.Row{edge(fmt.Sprint(i), people[i%3], people[(i+step)%3])}); err != nil {
+				if _, err := write.Append(context.Background(), []stores.Row{edge(fmt.Sprint(i), people[i%3], people[(i+step)%3])}, 0); err != nil {
 					t.Error(err)
 				}
 			})
@@ -99,7 +99,7 @@ func TestJournalAndMemoryAgreeWhateverIsWrittenWhileSomebodyIsErased(t *testing.
 
 func TestALeaseThatIsLostInMidErasureIsAFailedReceipt(t *testing.T) {
 	c, write, _, _, lease := graphCell(t)
-	if _, err := write.Append(t.Context(), []stores.Row{edge("1", "alice", "bob")}); err != nil {
+	if _, err := write.Append(t.Context(), []stores.Row{edge("1", "alice", "bob")}, 0); err != nil {
 		t.Fatal(err)
 	}
 	lease.held.Store(false)
@@ -110,7 +110,7 @@ func TestALeaseThatIsLostInMidErasureIsAFailedReceipt(t *testing.T) {
 	if receipts[1].Status() != subject.Failed || receipts[1].Reason() != subject.ReasonNoLease {
 		t.Errorf("the memory says %v %q", receipts[1].Status(), receipts[1].Reason())
 	}
-	if _, err := write.Append(t.Context(), []stores.Row{edge("2", "alice", "bob")}); subject.ReasonOf(err) != subject.ReasonNoLease {
+	if _, err := write.Append(t.Context(), []stores.Row{edge("2", "alice", "bob")}, 0); subject.ReasonOf(err) != subject.ReasonNoLease {
 		t.Errorf("a write without the lease: %v", err)
 	}
 	if c.Serving() == nil || c.Ready(t.Context()) == nil {
@@ -151,7 +151,7 @@ func TestLocksAreTakenInOneOrderAndGivenUpWithTheContext(t *testing.T) {
 
 func TestACallerWhoHangsUpDoesNotStopAnErasure(t *testing.T) {
 	c, write, _, _, _ := graphCell(t)
-	if _, err := write.Append(t.Context(), []stores.Row{edge("1", "alice", "bob")}); err != nil {
+	if _, err := write.Append(t.Context(), []stores.Row{edge("1", "alice", "bob")}, 0); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -7,6 +7,7 @@ import (
 	"recount/internal/intake"
 	"recount/internal/stores"
 	"recount/internal/subject"
+	"recount/internal/suppression"
 )
 
 // Paired appends to a durable store and then fills a memory from the same rows, under the locks that an erasure of the
@@ -23,7 +24,7 @@ type Paired struct {
 
 // Append keeps the contract of stores.Appender. The memory is shown the rows that are duplicates too: an append that
 // failed half-way in the journal is completed when it is sent again.
-func (p *Paired) Append(ctx context.Context, rows []stores.Row) ([]bool, error) {
+func (p *Paired) Append(ctx context.Context, rows []stores.Row, _ suppression.Generation) ([]bool, error) {
 	subjects, err := p.subjects(rows)
 	if err != nil {
 		return nil, err
@@ -36,7 +37,7 @@ func (p *Paired) Append(ctx context.Context, rows []stores.Row) ([]bool, error) 
 	if err := p.held(); err != nil {
 		return nil, err
 	}
-	created, err := p.Durable.Append(ctx, rows)
+	created, err := p.Durable.Append(ctx, rows, 0)
 	if err != nil {
 		return nil, fmt.Errorf("journalling: %w", err)
 	}

@@ -33,7 +33,7 @@ var ErrTooLarge = errors.New("the record is longer than 1 MiB: send records as a
 
 // Appender takes in rows: all or none, durable when it answers, duplicates changing nothing.
 type Appender interface {
-	Append(ctx context.Context, rows []stores.Row) (created []bool, err error)
+	Append(ctx context.Context, rows []stores.Row, seen suppression.Generation) (created []bool, err error)
 }
 
 // Budget is what all bodies together may hold in memory, however many callers there are, and however slowly they send.
@@ -184,7 +184,7 @@ func (t *taking) flush(ctx context.Context) error {
 	rows, size, done := t.rows, t.bytes, make(chan appended, 1)
 	t.rows, t.bytes, t.pending = make([]stores.Row, 0, len(rows)), 0, done
 	go func() {
-		created, err := t.Store.Append(ctx, rows)
+		created, err := t.Store.Append(ctx, rows, 0)
 		t.Budget.rows.Release(size)
 		done <- appended{created: created, err: err}
 	}()

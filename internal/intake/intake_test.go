@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"recount/internal/stores"
+	"recount/internal/suppression"
 	"recount/internal/wire"
 )
 
@@ -28,7 +29,7 @@ type ledger struct {
 	fail error
 }
 
-func (l *ledger) Append(_ context.Context, rows []stores.Row) ([]bool, error) {
+func (l *ledger) Append(_ context.Context, rows []stores.Row, _ suppression.Generation) ([]bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.fail != nil {

@@ -67,23 +67,18 @@ func table(name string, card subject.Card, otherIdentities []string, own ...stor
 		stores.Column{Name: "derived_from", Kind: stores.JSON, Nullable: true}, instant("ingested_at"))
 	return stores.Table{
 		Store: name, Name: name, Tenant: "tenant_id", Identities: append([]string{"identity_id"}, otherIdentities...),
-		Source: "source", SourceRef: "source_ref", Match: stores.MatchExact, Columns: append(columns, own...), Card: card,
+		Source: "source", SourceRef: "source_ref", DerivedFrom: "derived_from", Match: stores.MatchExact, Columns: append(columns, own...), Card: card,
 	}
 }
 
 // head is what every record has.
 type head struct {
-	TenantID     string       `json:"tenant_id"`
-	IdentityID   string       `json:"identity_id"`
-	Source       string       `json:"source"`
-	SourceRef    string       `json:"source_ref"`
-	ConsentBasis string       `json:"consent_basis"`
-	DerivedFrom  []sourcePair `json:"derived_from"`
-}
-
-type sourcePair struct {
-	Source    string `json:"source"`
-	SourceRef string `json:"source_ref"`
+	TenantID     string          `json:"tenant_id"`
+	IdentityID   string          `json:"identity_id"`
+	Source       string          `json:"source"`
+	SourceRef    string          `json:"source_ref"`
+	ConsentBasis string          `json:"consent_basis"`
+	DerivedFrom  []stores.Parent `json:"derived_from"`
 }
 
 type record interface{ common() *head }

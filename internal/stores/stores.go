@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"recount/internal/subject"
+	"recount/internal/suppression"
 )
 
 // Match is how an identity is compared with a column.
@@ -44,7 +45,10 @@ type Table struct {
 	Identities []string // identity columns; a row belongs to every subject that any of them names
 	Source     string   // source column, "" where the table has none
 	SourceRef  string   // source reference column, "" where the table has none
-	Match      Match    // "" is exact
+	// DerivedFrom is the JSON column of a table that is ours which lists what a row was derived from, as Parents writes
+	// it; "" where the table has none.
+	DerivedFrom string
+	Match       Match // "" is exact
 	// Columns is set for a table that is ours: the adapter creates it (SQLite) or finds it made by the DDL, appends to
 	// it, and pages it by RowIDColumn. For an owner's table it is nil, and the adapter only counts, deletes and reads.
 	Columns []Column
@@ -67,8 +71,16 @@ type Appender interface {
 	// Append writes the rows, all or none, and answers for each whether it was new. (tenant, source, source_ref) names
 	// a record: writing it again, in this call or an earlier one, is a duplicate and changes nothing. When Append
 	// answers no error, every new row is durable and the next Count sees it. Rows of several tenants may be mixed.
-	Append(ctx context.Context, rows []Row) (created []bool, err error)
+	//
+	// seen is the generation of the suppression ledger under which a guard admitted the rows, 0 where nobody asked. A
+	// store that has a ledger behind it MUST look once more, unless the ledger's generation is still that one, and MUST
+	// leave out what is suppressed (created: false) and refuse all, to be sent again, where the ledger can't be read.
+	Append(ctx context.Context, rows []Row, seen suppression.Generation) (created []bool, err error)
 }
+
+// Backstop is how a store looks at the ledger once more, just before it writes: it answers which rows may still be
+// written. The error is *subject.Fault.
+type Backstop func(ctx context.Context, rows []Row, seen suppression.Generation) (admitted []bool, err error)
 
 // Suspect is a column of the live schema that looks like a subject's key and belongs to no store.
 type Suspect struct {

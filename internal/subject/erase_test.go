@@ -96,6 +96,8 @@ func person(t interface{ Fatal(...any) }) Subject {
 	return s
 }
 
+func target(t interface{ Fatal(...any) }) Target { return Target{Tenant: "acme", Subject: person(t)} }
+
 // undated hides the test's deadline, which may not be asked for where time is simulated.
 type undated struct{ rapid.TB }
 
@@ -134,7 +136,7 @@ func TestNoScheduleOfAnswersIsErasedWithoutARecountOfZero(t *testing.T) {
 			}
 			e := Eraser{Cell: "test", Groups: groups, Timeout: time.Second}
 			started := time.Now()
-			receipts := e.Erase(ctx, person(t))
+			receipts := e.Erase(ctx, target(t)).Receipts
 			if took := time.Since(started); took > 15*time.Second {
 				t.Fatalf("took %v", took)
 			}
@@ -170,7 +172,7 @@ func TestCountDeleteAndRecountAreUnconditional(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &scripted{name: "s", script: script}
-			(&Eraser{Groups: []Group{{Stores: []Store{s}}}, Timeout: time.Second}).Erase(t.Context(), person(t))
+			(&Eraser{Groups: []Group{{Stores: []Store{s}}}, Timeout: time.Second}).Erase(t.Context(), target(t))
 			if s.counts+boolToInt(name == "the count panicked") != 2 || s.deletes != 1 {
 				t.Fatalf("%d counts and %d deletes, want 2 and 1", s.counts, s.deletes)
 			}
@@ -192,7 +194,7 @@ func TestAStoreThatHangsLeavesTheOthersTheirReceipts(t *testing.T) {
 		fine := &scripted{name: "fine", rows: 1}
 		after := &scripted{name: "after", rows: 1}
 		e := Eraser{Groups: []Group{{Stores: []Store{deaf, after}}, {Stores: []Store{fine}}}, Timeout: time.Second}
-		receipts := e.Erase(t.Context(), person(t))
+		receipts := e.Erase(t.Context(), target(t)).Receipts
 		if r := receipts[0]; r.Status() != Failed || r.Reason() != ReasonTimeout {
 			t.Errorf("the hung store: %v %q", r.Status(), r.Reason())
 		}
@@ -209,11 +211,11 @@ func TestALockOutlivesTheCallsThatHang(t *testing.T) {
 		var unlocked atomic.Bool
 		g := Group{
 			Stores: []Store{&scripted{name: "deaf", script: []string{"ok", "deaf"}, release: release}},
-			Lock: func(context.Context, []Subject) (func(), error) {
+			Lock: func(context.Context) (func(), error) {
 				return func() { unlocked.Store(true) }, nil
 			},
 		}
-		(&Eraser{Groups: []Group{g}, Timeout: time.Second}).Erase(t.Context(), person(t))
+		(&Eraser{Groups: []Group{g}, Timeout: time.Second}).Erase(t.Context(), target(t))
 		if synctest.Wait(); unlocked.Load() {
 			t.Fatal("unlocked while a delete was still running")
 		}
@@ -226,10 +228,10 @@ func TestALockOutlivesTheCallsThatHang(t *testing.T) {
 
 func TestWithoutItsLockAGroupIsFailedAndUntouched(t *testing.T) {
 	s := &scripted{name: "s", rows: 1}
-	g := Group{Stores: []Store{s}, Lock: func(context.Context, []Subject) (func(), error) {
+	g := Group{Stores: []Store{s}, Lock: func(context.Context) (func(), error) {
 		return nil, &Fault{Reason: ReasonNoLease}
 	}}
-	r := (&Eraser{Groups: []Group{g}, Timeout: time.Second}).Erase(t.Context(), person(t))[0]
+	r := (&Eraser{Groups: []Group{g}, Timeout: time.Second}).Erase(t.Context(), target(t)).Receipts[0]
 	if r.Status() != Failed || r.Reason() != ReasonNoLease || s.deletes != 0 {
 		t.Fatalf("%v %q, %d deletes", r.Status(), r.Reason(), s.deletes)
 	}
@@ -240,7 +242,7 @@ func TestAStoppingProcessSaysSo(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(ErrShuttingDown) })
 		s := &scripted{name: "s", script: []string{"hang"}}
-		r := (&Eraser{Groups: []Group{{Stores: []Store{s}}}, Timeout: time.Minute}).Erase(ctx, person(t))[0]
+		r := (&Eraser{Groups: []Group{{Stores: []Store{s}}}, Timeout: time.Minute}).Erase(ctx, target(t)).Receipts[0]
 		if r.Status() != Failed || r.Reason() != ReasonShuttingDown {
 			t.Fatalf("%v %q", r.Status(), r.Reason())
 		}
@@ -251,16 +253,16 @@ func TestAFlightIsOnlySharedByThoseWhoAskedBeforeItBegan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var flights Flights
 		var began atomic.Int64
-		run := func() []Receipt {
+		run := func() Erasure {
 			n := began.Add(1)
 			time.Sleep(time.Second)
-			return make([]Receipt, n)
+			return Erasure{Receipts: make([]Receipt, n)}
 		}
 		var wg sync.WaitGroup
 		ask := func() {
 			wg.Go(func() {
 				before := began.Load()
-				if got := int64(len(flights.Do(person(t), run))); got <= before {
+				if got := int64(len(flights.Do(person(t), run).Receipts)); got <= before {
 					t.Errorf("asked when %d had begun, was given number %d", before, got)
 				}
 			})

@@ -15,12 +15,12 @@ type schedule struct {
 }
 
 type flight struct {
-	done     chan struct{}
-	receipts []Receipt
+	done    chan struct{}
+	erasure Erasure
 }
 
-// Do answers the receipts of a run that began after Do was called.
-func (f *Flights) Do(s Subject, run func() []Receipt) []Receipt {
+// Do answers what came of a run that began after Do was called.
+func (f *Flights) Do(s Subject, run func() Erasure) Erasure {
 	f.mu.Lock()
 	if f.flying == nil {
 		f.flying = make(map[Subject]*schedule)
@@ -35,7 +35,7 @@ func (f *Flights) Do(s Subject, run func() []Receipt) []Receipt {
 		shared := plan.next
 		f.mu.Unlock()
 		<-shared.done
-		return shared.receipts
+		return shared.erasure
 	default:
 		plan.next = mine
 		before := plan.now
@@ -43,8 +43,8 @@ func (f *Flights) Do(s Subject, run func() []Receipt) []Receipt {
 		<-before.done // land has made mine the flight that is in the air
 	}
 	defer f.land(s, mine)
-	mine.receipts = run()
-	return mine.receipts
+	mine.erasure = run()
+	return mine.erasure
 }
 
 func (f *Flights) land(s Subject, done *flight) {

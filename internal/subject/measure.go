@@ -18,8 +18,38 @@ type measuring struct {
 	recountCtx context.Context //nolint:containedctx // the recount outlives the store's own deadline
 }
 
-// measure answers one measurement per subject, in order, whatever the store does.
-func (m *measuring) measure(ctx context.Context, subjects []Subject) []Measurement {
+// measure answers one measurement per target, in order, whatever the store does.
+func (m *measuring) measure(ctx context.Context, targets []Target, plans []Plan) []Measurement {
+	out := make([]Measurement, len(targets))
+	var people []Subject
+	var places []int
+	for i, t := range targets {
+		if t.AboutPerson() {
+			people, places = append(people, t.Subject), append(places, i)
+		} else {
+			out[i].Counts = Counts{Before: Measured(0), Deleted: Measured(0), Remaining: Measured(0)} // plus what bears its sources
+		}
+	}
+	if len(people) > 0 {
+		for i, measured := range m.people(ctx, people) {
+			out[places[i]] = measured
+		}
+	}
+	m.bySource(ctx, targets, plans, out)
+	for i, plan := range plans {
+		out[i].CaptureErr = plan.Err
+		if m.Capture != nil && plan.Err == nil {
+			out[i].Suppressed = Measured(plan.Suppressed[m.store.Name()])
+			if _, measured := out[i].Derived.Value(); !measured && out[i].CountErr == nil && out[i].RecountErr == nil {
+				out[i].Derived = Measured(0)
+			}
+		}
+	}
+	return out
+}
+
+// people answers one measurement per subject, in order.
+func (m *measuring) people(ctx context.Context, subjects []Subject) []Measurement {
 	if atomic, ok := m.store.(Atomic); ok {
 		return m.atomically(ctx, atomic, subjects)
 	}

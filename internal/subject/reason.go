@@ -38,6 +38,10 @@ const (
 	ReasonUnsupported      Reason = "unsupported_table"  // the platform refuses deletes on this kind of table
 	ReasonNoLease          Reason = "lease_lost"         // another instance holds the graph's lease
 	ReasonRetention        Reason = "retention_unknown"  // nobody could say until when the platform keeps the rows
+	ReasonSuppression      Reason = "suppression_failed" // the suppression ledger could not record what was erased
+	ReasonSourceInvalid    Reason = "source_invalid"     // a row's source is none that the ledger can hold
+	ReasonSourcesOpen      Reason = "sources_open"       // new derived items kept turning up: not all could be followed
+	ReasonFenced           Reason = "fenced"             // a write: somebody it names is being erased, try again
 	ReasonReadFailed       Reason = "read_failed"        // access: the rows could not be read
 	ReasonUnreadable       Reason = "store_unreadable"   // access: the store can count and delete, but not show
 	ReasonNothingVerified  Reason = "nothing_verified"   // no receipts at all
@@ -77,7 +81,8 @@ var vocabulary = []Reason{
 	ReasonStreamingBuffer, ReasonConcurrentUpdate, ReasonQuota, ReasonBackendBusy, ReasonDeleteFailed, ReasonCountFailed,
 	ReasonRecountFailed, ReasonRowsRemain, ReasonNegativeCount, ReasonPanic, ReasonTimeout, ReasonCancelled, ReasonShuttingDown,
 	ReasonCheckpointBusy, ReasonResidue, ReasonStoreLocked, ReasonStoreFull, ReasonStoreReadOnly, ReasonTooManyVariables,
-	ReasonNotFound, ReasonAccessDenied, ReasonUnsupported, ReasonNoLease, ReasonRetention, ReasonReadFailed, ReasonUnreadable, ReasonNothingVerified, ReasonNoReason, ReasonUnknown,
+	ReasonNotFound, ReasonAccessDenied, ReasonUnsupported, ReasonNoLease, ReasonRetention,
+	ReasonSuppression, ReasonSourceInvalid, ReasonSourcesOpen, ReasonFenced, ReasonReadFailed, ReasonUnreadable, ReasonNothingVerified, ReasonNoReason, ReasonUnknown,
 	ReasonPeerURLUnset, ReasonPeerUnreachable, ReasonPeerTimeout, ReasonPeerUnavailable, ReasonPeerUnauthorised, ReasonPeerRedirected,
 	ReasonPeerHTTPStatus, ReasonPeerNotJSON, ReasonPeerTooLarge, ReasonPeerNoReceipts, ReasonPeerMismatch, ReasonPeerWrongRequest,
 	ReasonPeerWrongSubject, ReasonPeerWrongTenant, ReasonPeerWrongOp, ReasonPeerWrongCell, ReasonPeerStoreMissing,

@@ -1,6 +1,9 @@
 package subject
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // DefaultRetryAfter is what a pending receipt asks for when the platform doesn't say.
 const DefaultRetryAfter = 30 * time.Minute
@@ -8,6 +11,8 @@ const DefaultRetryAfter = 30 * time.Minute
 // Label says whose measurement a receipt is.
 type Label struct {
 	Cell, Store, Backend string
+	// Sticky says that every write to the store asks a suppression ledger first, so that what was erased stays away.
+	Sticky bool
 }
 
 // Times says when a store was worked on, and until when its platform can still bring the deleted rows back (zero:
@@ -16,15 +21,19 @@ type Times struct {
 	Started, Finished, RecoverableUntil time.Time
 }
 
-// Counts are the three numbers of a receipt.
+// Counts are the numbers of a receipt. Before counts the target's own rows; Remaining counts those and the rows of what
+// derived from them.
 type Counts struct {
 	Before, Deleted, Remaining Count
+	Suppressed                 Count // sources found in the store that the ledger now holds
+	Derived                    Count // rows of other items that derived from the target's, and went with them
 }
 
 // Measurement is what one store's count, delete and recount came to, errors included. It claims nothing: Judge does.
 type Measurement struct {
 	Counts
 	CountErr   error // of the count before the delete
+	CaptureErr error // of recording in the suppression ledger what is deleted
 	DeleteErr  error // of the delete; *NotYet when the platform will not delete yet
 	PurgeErr   error // of scrubbing what the delete left in files
 	RecountErr error // of the count after the delete
@@ -48,6 +57,9 @@ func (r Receipt) Cell() string { return r.label.Cell }
 
 // Store is the logical name of the store.
 func (r Receipt) Store() string { return r.label.Store }
+
+// Sticky reports whether the store is guarded against what was erased coming back.
+func (r Receipt) Sticky() bool { return r.label.Sticky }
 
 // Backend is the technology of the store, empty where nobody could say.
 func (r Receipt) Backend() string { return r.label.Backend }
@@ -104,7 +116,7 @@ func newPending(label Label, times Times, counts Counts, reason Reason, after ti
 // Judge turns a measurement into a receipt. reasonFor names an error, or answers the other word for one that it doesn't
 // know. The table: a delete that failed for good, a count or a recount that failed, a negative number and bytes that
 // could not be purged are failed; else a recount of 0 is erased, and anything that remains is pending if the platform
-// said that it will not delete yet, or failed.
+// said that it will not delete yet, or failed. What could not be recorded in the ledger is failed too: it could come back.
 func Judge(label Label, times Times, m Measurement, reasonFor func(err error, otherwise Reason) Reason) Receipt {
 	if m.CountErr != nil {
 		m.Before = Unmeasured()
@@ -119,6 +131,8 @@ func Judge(label Label, times Times, m Measurement, reasonFor func(err error, ot
 	switch {
 	case m.DeleteErr != nil && notYet == nil:
 		return fail(reasonFor(m.DeleteErr, ReasonDeleteFailed))
+	case m.CaptureErr != nil:
+		return fail(reasonFor(m.CaptureErr, ReasonSuppression))
 	case m.CountErr != nil:
 		return fail(reasonFor(m.CountErr, ReasonCountFailed))
 	case !counted:
@@ -147,6 +161,45 @@ func isNegative(c Count) bool {
 	return measured && n < 0
 }
 
+// Closed is the receipt of a store after it was asked for the sources too that other cells resolved for the same target:
+// r is what it measured at first, closing what it measured for those sources, and asked how many they were. The worse
+// status stands. Rows that bear such a source were derived from the target's own, wherever those were.
+func (r Receipt) Closed(closing Receipt, asked int64) Receipt {
+	out := r
+	if closing.status < r.status {
+		out.status, out.reason, out.retryAfter = closing.status, closing.reason, closing.retryAfter
+	}
+	out.retryAfter = max(out.retryAfter, closing.retryAfter)
+	if out.status != Pending {
+		out.retryAfter = 0
+	}
+	out.times.Finished = closing.times.Finished
+	if closing.times.RecoverableUntil.After(out.times.RecoverableUntil) {
+		out.times.RecoverableUntil = closing.times.RecoverableUntil
+	}
+	out.counts.Remaining = sum(r.counts.Remaining, closing.counts.Remaining)
+	out.counts.Derived = sum(r.counts.Derived, sum(closing.counts.Deleted, closing.counts.Derived))
+	out.counts.Suppressed = sum(r.counts.Suppressed, sum(closing.counts.Suppressed, Measured(-asked)))
+	if isNegative(out.counts.Suppressed) {
+		out.counts.Suppressed = Unmeasured()
+	}
+	out.label.Sticky = r.label.Sticky && closing.label.Sticky
+	if out.status == Erased { // by way of the one constructor
+		return newErased(out.label, out.times, out.counts)
+	}
+	return out
+}
+
+// sum is measured where both are.
+func sum(a, b Count) Count {
+	n, first := a.Value()
+	m, second := b.Value()
+	if !first || !second || n > 0 && m > math.MaxInt64-n {
+		return Unmeasured()
+	}
+	return Measured(n + m)
+}
+
 // Statement is what somebody else says about a store: the receipt of a peer, read from the wire.
 type Statement struct {
 	Label
@@ -165,7 +218,7 @@ func Attest(s Statement) Receipt {
 	remaining, measured := s.Remaining.Value()
 	_, beforeMeasured := s.Before.Value()
 	switch {
-	case isNegative(s.Before) || isNegative(s.Deleted) || isNegative(s.Remaining):
+	case isNegative(s.Before) || isNegative(s.Deleted) || isNegative(s.Remaining) || isNegative(s.Suppressed) || isNegative(s.Derived):
 		return NewFailed(s.Label, s.Times, Counts{}, ReasonPeerBadCount)
 	case s.Status == Failed:
 		return fail(s.Reason)

@@ -17,21 +17,21 @@ func TestJudgeFollowsTheTableOfTheDesign(t *testing.T) {
 		status Status
 		reason Reason
 	}{
-		"deleted and gone":                     {Measurement{Counts: Counts{Measured(3), Measured(3), Measured(0)}}, Erased, ""},
-		"nothing there and nothing there":      {Measurement{Counts: Counts{Measured(0), Measured(0), Measured(0)}}, Erased, ""},
-		"deleted and still there":              {Measurement{Counts: Counts{Measured(3), Measured(3), Measured(1)}}, Failed, ReasonRowsRemain},
-		"deleted, still there, only deferred":  {Measurement{Counts: Counts{Measured(3), Measured(2), Measured(1)}, Deferred: notYet}, Pending, ReasonStreamingBuffer},
-		"refused for now and gone":             {Measurement{Counts: Counts{Measured(3), Unmeasured(), Measured(0)}, DeleteErr: notYet}, Erased, ""},
-		"refused for now and still there":      {Measurement{Counts: Counts{Measured(3), Unmeasured(), Measured(3)}, DeleteErr: notYet}, Pending, ReasonStreamingBuffer},
-		"delete broke and gone":                {Measurement{Counts: Counts{Measured(3), Unmeasured(), Measured(0)}, DeleteErr: broken}, Failed, ReasonDeleteFailed},
-		"delete broke and still there":         {Measurement{Counts: Counts{Measured(3), Unmeasured(), Measured(3)}, DeleteErr: broken}, Failed, ReasonDeleteFailed},
-		"count broke":                          {Measurement{Counts: Counts{Unmeasured(), Measured(3), Measured(0)}, CountErr: broken}, Failed, ReasonCountFailed},
-		"recount broke":                        {Measurement{Counts: Counts{Measured(3), Measured(3), Measured(0)}, RecountErr: broken}, Failed, ReasonRecountFailed},
-		"refused for now and recount broke":    {Measurement{Counts: Counts{Measured(3), Unmeasured(), Unmeasured()}, DeleteErr: notYet, RecountErr: broken}, Failed, ReasonRecountFailed},
-		"nobody recounted":                     {Measurement{Counts: Counts{Measured(3), Measured(3), Unmeasured()}}, Failed, ReasonRecountFailed},
-		"negative recount":                     {Measurement{Counts: Counts{Measured(3), Measured(3), Measured(-1)}}, Failed, ReasonNegativeCount},
-		"negative count":                       {Measurement{Counts: Counts{Measured(-3), Measured(3), Measured(0)}}, Failed, ReasonNegativeCount},
-		"gone from the table, not from a file": {Measurement{Counts: Counts{Measured(3), Measured(3), Measured(0)}, PurgeErr: &Fault{Reason: ReasonCheckpointBusy}}, Failed, ReasonCheckpointBusy},
+		"deleted and gone":                     {Measurement{Counts: Counts{Before: Measured(3), Deleted: Measured(3), Remaining: Measured(0)}}, Erased, ""},
+		"nothing there and nothing there":      {Measurement{Counts: Counts{Before: Measured(0), Deleted: Measured(0), Remaining: Measured(0)}}, Erased, ""},
+		"deleted and still there":              {Measurement{Counts: Counts{Before: Measured(3), Deleted: Measured(3), Remaining: Measured(1)}}, Failed, ReasonRowsRemain},
+		"deleted, still there, only deferred":  {Measurement{Counts: Counts{Before: Measured(3), Deleted: Measured(2), Remaining: Measured(1)}, Deferred: notYet}, Pending, ReasonStreamingBuffer},
+		"refused for now and gone":             {Measurement{Counts: Counts{Before: Measured(3), Deleted: Unmeasured(), Remaining: Measured(0)}, DeleteErr: notYet}, Erased, ""},
+		"refused for now and still there":      {Measurement{Counts: Counts{Before: Measured(3), Deleted: Unmeasured(), Remaining: Measured(3)}, DeleteErr: notYet}, Pending, ReasonStreamingBuffer},
+		"delete broke and gone":                {Measurement{Counts: Counts{Before: Measured(3), Deleted: Unmeasured(), Remaining: Measured(0)}, DeleteErr: broken}, Failed, ReasonDeleteFailed},
+		"delete broke and still there":         {Measurement{Counts: Counts{Before: Measured(3), Deleted: Unmeasured(), Remaining: Measured(3)}, DeleteErr: broken}, Failed, ReasonDeleteFailed},
+		"count broke":                          {Measurement{Counts: Counts{Before: Unmeasured(), Deleted: Measured(3), Remaining: Measured(0)}, CountErr: broken}, Failed, ReasonCountFailed},
+		"recount broke":                        {Measurement{Counts: Counts{Before: Measured(3), Deleted: Measured(3), Remaining: Measured(0)}, RecountErr: broken}, Failed, ReasonRecountFailed},
+		"refused for now and recount broke":    {Measurement{Counts: Counts{Before: Measured(3), Deleted: Unmeasured(), Remaining: Unmeasured()}, DeleteErr: notYet, RecountErr: broken}, Failed, ReasonRecountFailed},
+		"nobody recounted":                     {Measurement{Counts: Counts{Before: Measured(3), Deleted: Measured(3), Remaining: Unmeasured()}}, Failed, ReasonRecountFailed},
+		"negative recount":                     {Measurement{Counts: Counts{Before: Measured(3), Deleted: Measured(3), Remaining: Measured(-1)}}, Failed, ReasonNegativeCount},
+		"negative count":                       {Measurement{Counts: Counts{Before: Measured(-3), Deleted: Measured(3), Remaining: Measured(0)}}, Failed, ReasonNegativeCount},
+		"gone from the table, not from a file": {Measurement{Counts: Counts{Before: Measured(3), Deleted: Measured(3), Remaining: Measured(0)}, PurgeErr: &Fault{Reason: ReasonCheckpointBusy}}, Failed, ReasonCheckpointBusy},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

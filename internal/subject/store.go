@@ -45,6 +45,64 @@ type Atomic interface {
 	Erase(ctx context.Context, subjects []Subject) []Measurement
 }
 
+// Sourced is a store whose rows name the source that they came from. All sources of a call are of one tenant, and there
+// may be very many: an adapter MUST cut them into statements of a size that its platform takes.
+type Sourced interface {
+	// NamesSources reports whether the store was set up with source columns. The other methods are called only then.
+	NamesSources() bool
+	// Sources answers for each subject, in order, the source of every one of its rows, each once. A row without one (null
+	// or empty) is left out. A row whose source can't be a Source is *Fault with source_invalid: what can't be recorded
+	// must not be forgotten.
+	Sources(ctx context.Context, subjects []Subject) ([][]Source, error)
+	// DerivedFrom answers the sources of all rows that name one of the parents as what they were derived from.
+	DerivedFrom(ctx context.Context, parents []Source) ([]Derivation, error)
+	// CountSources answers for each source, in order, how many rows bear it. It MUST see what Count must see.
+	CountSources(ctx context.Context, sources []Source) ([]int64, error)
+	// DeleteSources removes every row that bears one of the sources, whoever it belongs to, as Delete does.
+	DeleteSources(ctx context.Context, sources []Source) (deleted int64, err error)
+}
+
+// Derivation says that a row which bears the source Child was derived from Parent.
+type Derivation struct{ Parent, Child Source }
+
+// Vault is stores that are resolved, recorded, deleted from and recounted in one transaction, together with the ledger
+// that keeps what went from coming back (DESIGN 9: SQLite). It also covers memories that are filled from those stores.
+type Vault interface {
+	// EraseTogether answers for each target, in order. When anything failed before the commit, nothing was deleted and
+	// nothing recorded, and every measurement says so.
+	EraseTogether(ctx context.Context, targets []Target) []Vaulted
+}
+
+// Vaulted is what a vault did for one target: a measurement for each of its stores, in order, and every source that it
+// resolved now or recorded in an earlier attempt.
+type Vaulted struct {
+	Measured []Measurement
+	Sources  []Source
+}
+
+// Capture records what erasures resolve before anything is deleted, where stores and ledger share no transaction (DESIGN
+// 9: elsewhere).
+type Capture interface {
+	// Begin fences the targets, waits for writes in flight, and resolves and records what is there. It answers a plan
+	// for each target, whatever fails. Settle MUST be called once afterwards.
+	Begin(ctx context.Context, targets []Target) (plans []Plan, attempt Attempt)
+}
+
+// Attempt is one try at an erasure as the ledger sees it.
+type Attempt interface {
+	// Settle lowers the fences. What this attempt recorded for a target stays unless it is withdrawn, which is right
+	// only where nothing of that target was deleted.
+	Settle(ctx context.Context, withdraw []bool) error
+}
+
+// Plan is what the capture found out about one target.
+type Plan struct {
+	Sources    []Source         // resolved now, or recorded by an earlier attempt
+	Derived    []Source         // those of them to erase by source: they are not the target's own
+	Suppressed map[string]int64 // by store: sources found there that the ledger now holds
+	Err        error            // the ledger could not record: the receipts are failed, whatever else was measured
+}
+
 // Retainer is a store whose platform keeps deleted rows for a while. RecoverableUntil is the latest moment at which a
 // row deleted at the given time can still be brought back: the zero time when nothing is kept.
 type Retainer interface {

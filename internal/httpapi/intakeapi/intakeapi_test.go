@@ -21,6 +21,7 @@ import (
 	"recount/internal/intake"
 	"recount/internal/stores"
 	"recount/internal/subject"
+	"recount/internal/suppression"
 )
 
 // appender takes every row for a new one, or fails.
@@ -30,7 +31,7 @@ type appender struct {
 	err  error
 }
 
-func (a *appender) Append(_ context.Context, rows []stores.Row) ([]bool, error) {
+func (a *appender) Append(_ context.Context, rows []stores.Row, _ suppression.Generation) ([]bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.err != nil {

@@ -14,6 +14,7 @@ import (
 	bq "cloud.google.com/go/bigquery"
 
 	"recount/internal/stores"
+	"recount/internal/suppression"
 )
 
 const (
@@ -34,7 +35,7 @@ const (
 // Records are compared with what the table holds, within this process under a lock per record. Two processes that write
 // the same record at the same moment are kept apart by the insert id alone, for about a minute, which the platform calls
 // best effort.
-func (t *Table) Append(ctx context.Context, rows []stores.Row) ([]bool, error) {
+func (t *Table) Append(ctx context.Context, rows []stores.Row, _ suppression.Generation) ([]bool, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &failure{"the append", err}
 	}

@@ -76,7 +76,7 @@ func TestAnAppendThatFailsIsMadeWholeByARetry(t *testing.T) {
 		rows = append(rows, row("acme", fmt.Sprint(i), "alice"))
 	}
 	w.server.Inject(bqemu.Fault{At: bqemu.AtInsertAll, After: 1, Times: -1, Code: 403, Reason: "accessDenied"})
-	created, err := tab.Append(t.Context(), rows)
+	created, err := tab.Append(t.Context(), rows, 0)
 	var fault *subject.Fault
 	if created != nil || !errors.As(err, &fault) || fault.Reason != subject.ReasonAccessDenied {
 		t.Fatalf("Append = %d answers, %v", len(created), err)
@@ -94,7 +94,7 @@ func TestARowThatThePlatformRefusesTakesTheOthersWithIt(t *testing.T) {
 	w := newWorld(t)
 	tab := w.events()
 	w.server.Inject(bqemu.Fault{At: bqemu.AtInsertRows, Rows: []int{0, 1}, Reason: "invalid", Message: "alice@example.com is no number"})
-	_, err := tab.Append(t.Context(), []stores.Row{row("acme", "1", "alice"), row("acme", "2", "alice")})
+	_, err := tab.Append(t.Context(), []stores.Row{row("acme", "1", "alice"), row("acme", "2", "alice")}, 0)
 	if err == nil || strings.Contains(err.Error(), "alice") {
 		t.Errorf("Append answered %v", err)
 	}

@@ -22,7 +22,7 @@ const streamingMessage = "UPDATE or DELETE statement over table would affect row
 func (w *world) receipt(tab subject.Store, s subject.Subject) subject.Receipt {
 	w.t.Helper()
 	e := subject.Eraser{Cell: "test", Groups: []subject.Group{{Stores: []subject.Store{tab}}}, Timeout: 20 * time.Second}
-	return e.Erase(w.t.Context(), s)[0]
+	return e.Erase(w.t.Context(), subject.Target{Tenant: s.Tenant(), Subject: s}).Receipts[0]
 }
 
 func (w *world) wantReceipt(tab subject.Store, status subject.Status, reason subject.Reason) subject.Receipt {

@@ -172,7 +172,7 @@ func TestTheDDLMakesTablesThatOurStoresTake(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if _, err := tab.Append(t.Context(), []stores.Row{storetest.NewRow(table, "acme", "crm", "1", "alice")}); err != nil {
+		if _, err := tab.Append(t.Context(), []stores.Row{storetest.NewRow(table, "acme", "crm", "1", "alice")}, 0); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -155,7 +155,7 @@ func TestAnOwnersTableIsPagedCompletely(t *testing.T) {
 	if fmt.Sprint(seen) != "map[item 0:2 item 1:2 item 2:2 item 3:1]" {
 		t.Errorf("shown: %v", seen)
 	}
-	if _, err := tab.Append(t.Context(), []stores.Row{{}}); err == nil {
+	if _, err := tab.Append(t.Context(), []stores.Row{{}}, 0); err == nil {
 		t.Error("an owner's table was written to")
 	}
 }

@@ -74,7 +74,7 @@ func edges(n int, identity string) []stores.Row {
 
 func (b *bench) seed(t testing.TB, n int) (*Journal, subject.Subject) {
 	t.Helper()
-	if _, err := b.journal(t, b.direct).Append(context.Background(), edges(n, "alice")); err != nil {
+	if _, err := b.journal(t, b.direct).Append(context.Background(), edges(n, "alice"), 0); err != nil {
 		t.Fatal(err)
 	}
 	return b.journal(t, b.proxied), who(t, "acme", "alice")
@@ -116,7 +116,7 @@ func TestARequestThatIsTooBigIsSentInHalves(t *testing.T) {
 	if n := erase(t, j.Collection, alice); n != 50 {
 		t.Errorf("deleted %d, want 50", n)
 	}
-	created, err := j.Append(t.Context(), edges(50, "bob"))
+	created, err := j.Append(t.Context(), edges(50, "bob"), 0)
 	if err != nil || len(created) != 50 || slices.Contains(created, false) {
 		t.Errorf("created %v, %v", created, err)
 	}
@@ -138,7 +138,7 @@ func TestWhatIsRefusedAloneIsAFailure(t *testing.T) {
 	b.Inject(firestoretest.Fault{Code: codes.InvalidArgument, Method: "Commit"})
 	_, err := j.Delete(t.Context(), alice)
 	wantReason(t, err, subject.ReasonDeleteFailed)
-	if _, err := j.Append(t.Context(), edges(3, "bob")); err == nil {
+	if _, err := j.Append(t.Context(), edges(3, "bob"), 0); err == nil {
 		t.Error("appended")
 	}
 	wantCount(t, j.Collection, alice, 3)
@@ -238,7 +238,7 @@ func TestAnAnswerThatIsLostAfterTheCommitIsRepeatedTruly(t *testing.T) {
 	j, alice := b.seed(t, 0)
 	b.Inject(firestoretest.Fault{Method: "Commit", Code: codes.Unavailable, Times: 1, Lost: true, Cut: true})
 	rows := edges(30, "alice")
-	created, err := j.Append(t.Context(), append(rows, rows[3]))
+	created, err := j.Append(t.Context(), append(rows, rows[3]), 0)
 	if err != nil || slices.Contains(created[:30], false) || created[30] {
 		t.Errorf("created = %v, %v: rows of this very call are new", created, err)
 	}
@@ -264,7 +264,7 @@ func TestASlowDatabaseEndsWithTheContext(t *testing.T) {
 		"Count":  func(ctx context.Context) error { _, err := j.Count(ctx, alice); return err },
 		"Delete": func(ctx context.Context) error { _, err := j.Delete(ctx, alice); return err },
 		"Read":   func(ctx context.Context) error { _, err := j.Read(ctx, alice, "", 1); return err },
-		"Append": func(ctx context.Context) error { _, err := j.Append(ctx, edges(1, "bob")); return err },
+		"Append": func(ctx context.Context) error { _, err := j.Append(ctx, edges(1, "bob"), 0); return err },
 		"Scan":   func(ctx context.Context) error { return j.Scan(ctx, func(stores.Row) error { return nil }) },
 		"Purge":  func(ctx context.Context) error { _, err := j.Purge(ctx); return err },
 	} {
@@ -304,12 +304,12 @@ func TestALargeAppendThatFailsHalfWayCanBeSentAgain(t *testing.T) {
 	b.Decide(func(method string) (firestoretest.Fault, bool) {
 		return firestoretest.Fault{Code: codes.PermissionDenied}, method == "Commit" && commits.Add(1) == 2
 	})
-	created, err := j.Append(t.Context(), rows)
+	created, err := j.Append(t.Context(), rows, 0)
 	if err == nil || created != nil {
 		t.Fatalf("created %d, %v", len(created), err)
 	}
 	wantCount(t, j.Collection, alice, appendRows)
-	created, err = j.Append(t.Context(), rows)
+	created, err = j.Append(t.Context(), rows, 0)
 	if err != nil || slices.Contains(created[:appendRows], true) || slices.Contains(created[appendRows:], false) {
 		t.Errorf("sent again: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"recount/internal/stores"
 	"recount/internal/subject"
+	"recount/internal/suppression"
 )
 
 const (
@@ -58,7 +59,7 @@ func (c *Client) Journal(ctx context.Context, table stores.Table) (*Journal, err
 // not written, and the error is all that the caller gets. To send the whole call again is safe: what is there is a
 // duplicate, and the rest is written. An answer that was lost on its way is no failure: a repeated transaction
 // recognises its own rows, and they are new.
-func (j *Journal) Append(ctx context.Context, rows []stores.Row) ([]bool, error) {
+func (j *Journal) Append(ctx context.Context, rows []stores.Row, _ suppression.Generation) ([]bool, error) {
 	items := make([]item, len(rows))
 	for i, row := range rows {
 		var err error

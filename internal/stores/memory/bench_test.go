@@ -30,7 +30,7 @@ func BenchmarkAppend(b *testing.B) {
 			rows := edges(0, b.N*size, 100_000)
 			b.ResetTimer()
 			for i := range b.N {
-				if _, err := g.Append(b.Context(), rows[i*size:(i+1)*size]); err != nil {
+				if _, err := g.Append(b.Context(), rows[i*size:(i+1)*size], 0); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -47,7 +47,7 @@ func BenchmarkAppendParallel(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			i := next.Add(1) - 1
-			if _, err := g.Append(b.Context(), rows[i:i+1]); err != nil {
+			if _, err := g.Append(b.Context(), rows[i:i+1], 0); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -62,7 +62,7 @@ func BenchmarkErase(b *testing.B) {
 			g := newGraph(b)
 			for i := range 100_000 {
 				row := storetest.NewRow(table, "acme", "hub", fmt.Sprint(i), "hub", fmt.Sprint("n", i))
-				if _, err := g.Append(b.Context(), []stores.Row{row}); err != nil {
+				if _, err := g.Append(b.Context(), []stores.Row{row}, 0); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -73,7 +73,7 @@ func BenchmarkErase(b *testing.B) {
 			alice := []subject.Subject{who(b, "alice")}
 			for b.Loop() {
 				b.StopTimer()
-				if _, err := g.Append(b.Context(), rows); err != nil {
+				if _, err := g.Append(b.Context(), rows, 0); err != nil {
 					b.Fatal(err)
 				}
 				b.StartTimer()
@@ -92,7 +92,7 @@ func BenchmarkMemory(b *testing.B) {
 		g := newGraph(b)
 		before := heap()
 		for from := 0; from < n; from += 1000 {
-			if _, err := g.Append(b.Context(), edges(from, 1000, n/5)); err != nil {
+			if _, err := g.Append(b.Context(), edges(from, 1000, n/5), 0); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"recount/internal/stores"
 	"recount/internal/subject"
+	"recount/internal/suppression"
 )
 
 // loadChunk is how many rows of a replay go in under one lock.
@@ -135,7 +136,7 @@ func (g *Graph) Erase(ctx context.Context, subjects []subject.Subject) []subject
 }
 
 // Append adds edges, all or none.
-func (g *Graph) Append(ctx context.Context, rows []stores.Row) ([]bool, error) {
+func (g *Graph) Append(ctx context.Context, rows []stores.Row, _ suppression.Generation) ([]bool, error) {
 	drafts, err := g.draft(rows)
 	if err != nil {
 		return nil, err
@@ -156,7 +157,7 @@ func (g *Graph) Append(ctx context.Context, rows []stores.Row) ([]bool, error) {
 // MUST NOT be served, because it would count too few.
 func (g *Graph) Load(ctx context.Context, rows iter.Seq2[stores.Row, error]) (loaded int64, err error) {
 	flush := func(chunk []stores.Row) error {
-		created, err := g.Append(ctx, chunk)
+		created, err := g.Append(ctx, chunk, 0)
 		for _, c := range created {
 			if c {
 				loaded++

@@ -104,7 +104,7 @@ func TestTheIndexesAgreeAfterAnyWritesAndErasures(t *testing.T) {
 					ref++
 					rows = append(rows, storetest.NewRow(table, "acme", "s", fmt.Sprint(ref), person.Draw(rt, "from"), person.Draw(rt, "to")))
 				}
-				if _, err := g.Append(t.Context(), rows); err != nil {
+				if _, err := g.Append(t.Context(), rows, 0); err != nil {
 					rt.Fatalf("Append: %v", err)
 				}
 			},
@@ -173,7 +173,7 @@ func TestAPageOfLargeRowsEndsEarly(t *testing.T) {
 	for i := range 5 {
 		row := storetest.NewRow(table, "acme", "s", fmt.Sprint(i), "alice")
 		row[payload] = text
-		if _, err := g.Append(t.Context(), []stores.Row{row}); err != nil {
+		if _, err := g.Append(t.Context(), []stores.Row{row}, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -231,7 +231,7 @@ func TestARowThatNobodyCouldEraseOrReadIsRefused(t *testing.T) {
 	} {
 		row := storetest.NewRow(table, "acme", "s", "1", "alice", "bob")
 		spoil(row)
-		if _, err := newGraph(t).Append(t.Context(), []stores.Row{row}); err == nil {
+		if _, err := newGraph(t).Append(t.Context(), []stores.Row{row}, 0); err == nil {
 			t.Errorf("%s: taken", name)
 		}
 	}

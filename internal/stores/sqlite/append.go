@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"recount/internal/stores"
+	"recount/internal/suppression"
 )
 
 // instantLayout is how an instant is stored: text that sorts like time, in UTC.
@@ -17,7 +18,7 @@ const instantLayout = "2006-01-02T15:04:05.000000Z"
 var chunks = []int{64, 8, 1}
 
 // Append writes rows, all or none, and answers which of them were new.
-func (t *Table) Append(ctx context.Context, rows []stores.Row) ([]bool, error) {
+func (t *Table) Append(ctx context.Context, rows []stores.Row, _ suppression.Generation) ([]bool, error) {
 	if t.spec.Columns == nil {
 		return nil, fmt.Errorf("store %s: the table is an owner's, nothing is appended to it", t.spec.Store)
 	}

@@ -100,7 +100,7 @@ func TestAnAppendIsTakenWhileAReaderKeepsTheLog(t *testing.T) {
 			if i%5 == 0 {
 				verdict(t.Context(), events, who(t, "alice"))
 			}
-			if _, err := events.Append(t.Context(), rows[i:i+1]); err != nil {
+			if _, err := events.Append(t.Context(), rows[i:i+1], 0); err != nil {
 				t.Error(err)
 			}
 		})
@@ -147,7 +147,7 @@ func TestALockedDatabaseFailsWithItsReasonAndLosesNothing(t *testing.T) {
 	if n, measured := r.Counts().Remaining.Value(); !measured || n != 2 {
 		t.Errorf("remaining = %s, want 2", r.Counts().Remaining)
 	}
-	_, err := events.Append(t.Context(), rowsOf(storetest.EventsTable(), "bob", 1))
+	_, err := events.Append(t.Context(), rowsOf(storetest.EventsTable(), "bob", 1), 0)
 	var fault *subject.Fault
 	if !errors.As(err, &fault) || fault.Reason != subject.ReasonStoreLocked {
 		t.Errorf("Append: %v, want store_locked", err)
@@ -177,7 +177,7 @@ func TestACancelledRequestIsDroppedOrDoneButNeverLeftHalfway(t *testing.T) {
 	other := foreign(t, path)
 	do(t, other, "BEGIN IMMEDIATE")
 	var wg sync.WaitGroup
-	wg.Go(func() { _, _ = events.Append(t.Context(), rowsOf(storetest.EventsTable(), "first", 1)) }) // the writer waits with it
+	wg.Go(func() { _, _ = events.Append(t.Context(), rowsOf(storetest.EventsTable(), "first", 1), 0) }) // the writer waits with it
 	time.Sleep(50 * time.Millisecond)
 	rows := rowsOf(storetest.EventsTable(), "late", 8)
 	for i := range rows {
@@ -185,7 +185,7 @@ func TestACancelledRequestIsDroppedOrDoneButNeverLeftHalfway(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			defer cancel()
 			start := time.Now()
-			if _, err := events.Append(ctx, rows[i:i+1]); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := events.Append(ctx, rows[i:i+1], 0); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("Append: %v, want the deadline", err)
 			}
 			if took := time.Since(start); took > 500*time.Millisecond {
@@ -211,7 +211,7 @@ func TestAClosedDatabaseAnswersSo(t *testing.T) {
 	if err := errors.Join(db.Close(), db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := events.Append(t.Context(), rowsOf(storetest.EventsTable(), "alice", 1)); !errors.Is(err, sqlite.ErrClosed) {
+	if _, err := events.Append(t.Context(), rowsOf(storetest.EventsTable(), "alice", 1), 0); !errors.Is(err, sqlite.ErrClosed) {
 		t.Errorf("Append: %v", err)
 	}
 	if r := verdict(t.Context(), events, who(t, "alice")); r.Status() != subject.Failed {

@@ -54,7 +54,7 @@ func who(t testing.TB, identity string) subject.Subject {
 
 func add(t testing.TB, store *sqlite.Table, rows ...stores.Row) {
 	t.Helper()
-	if _, err := store.Append(t.Context(), rows); err != nil {
+	if _, err := store.Append(t.Context(), rows, 0); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -71,7 +71,7 @@ func count(t testing.TB, store *sqlite.Table, identity string) int64 {
 // verdict is the receipt of an erasure of one subject.
 func verdict(ctx context.Context, store *sqlite.Table, s subject.Subject) subject.Receipt {
 	e := subject.Eraser{Cell: "test", Groups: []subject.Group{{Stores: []subject.Store{store}}}, Timeout: 1 << 36}
-	return e.Erase(ctx, s)[0]
+	return e.Erase(ctx, subject.Target{Tenant: s.Tenant(), Subject: s}).Receipts[0]
 }
 
 func wantErased(t testing.TB, r subject.Receipt) {

@@ -60,7 +60,7 @@ func TestAFullDiskFailsWithItsReason(t *testing.T) {
 	for i := range 1000 {
 		row := storetest.NewRow(spec, "acme", "crm", fmt.Sprint(i), "alice")
 		row[spec.Index("payload")] = `{"much":"` + strings.Repeat("x", 3000) + `"}`
-		if _, err := events.Append(t.Context(), []stores.Row{row}); err != nil {
+		if _, err := events.Append(t.Context(), []stores.Row{row}, 0); err != nil {
 			errors.As(err, &fault)
 			break
 		}
@@ -71,7 +71,7 @@ func TestAFullDiskFailsWithItsReason(t *testing.T) {
 	if n, err := events.Count(t.Context(), person(t, "alice")); err != nil || n > 500 {
 		t.Errorf("%d, %v", n, err)
 	}
-	if r := eraser(events).Erase(t.Context(), person(t, "alice"))[0]; r.Status() != subject.Erased { // a delete needs no room
+	if r := eraser(events).Erase(t.Context(), subject.Target{Tenant: "acme", Subject: person(t, "alice")}).Receipts[0]; r.Status() != subject.Erased { // a delete needs no room
 		t.Errorf("%s (%s)", r.Status(), r.Reason())
 	}
 }
@@ -79,11 +79,11 @@ func TestAFullDiskFailsWithItsReason(t *testing.T) {
 func TestAReadOnlyDatabaseFailsWithItsReasonAndItsRows(t *testing.T) {
 	spec := storetest.EventsTable()
 	db, events := openInside(t, spec)
-	if _, err := events.Append(t.Context(), []stores.Row{storetest.NewRow(spec, "acme", "crm", "1", "alice")}); err != nil {
+	if _, err := events.Append(t.Context(), []stores.Row{storetest.NewRow(spec, "acme", "crm", "1", "alice")}, 0); err != nil {
 		t.Fatal(err)
 	}
 	tell(t, db, "PRAGMA query_only=1")
-	r := eraser(events).Erase(t.Context(), person(t, "alice"))[0]
+	r := eraser(events).Erase(t.Context(), subject.Target{Tenant: "acme", Subject: person(t, "alice")}).Receipts[0]
 	if n, measured := r.Counts().Remaining.Value(); r.Reason() != subject.ReasonStoreReadOnly || !measured || n != 1 {
 		t.Errorf("%s (%s), remaining %s, want store_read_only and 1", r.Status(), r.Reason(), r.Counts().Remaining)
 	}
@@ -154,7 +154,7 @@ func TestWaitingErasuresShareATransaction(t *testing.T) {
 	db2 := &DB{path: db.path, origin: db.origin, queue: make(chan *request, queueSize)}
 	for i := range 20 {
 		identity := fmt.Sprintf("p%d", i)
-		if _, err := events.Append(t.Context(), []stores.Row{storetest.NewRow(spec, "acme", "crm", fmt.Sprint(i), identity)}); err != nil {
+		if _, err := events.Append(t.Context(), []stores.Row{storetest.NewRow(spec, "acme", "crm", fmt.Sprint(i), identity)}, 0); err != nil {
 			t.Fatal(err)
 		}
 		db2.queue <- &request{table: events, subjects: []subject.Subject{person(t, identity)}}
@@ -189,7 +189,7 @@ func TestWaitingErasuresShareATransaction(t *testing.T) {
 func TestAnOwnReaderIsWaitedFor(t *testing.T) {
 	spec := storetest.EventsTable()
 	db, events := openInside(t, spec)
-	if _, err := events.Append(t.Context(), []stores.Row{storetest.NewRow(spec, "acme", "crm", "1", "alice")}); err != nil {
+	if _, err := events.Append(t.Context(), []stores.Row{storetest.NewRow(spec, "acme", "crm", "1", "alice")}, 0); err != nil {
 		t.Fatal(err)
 	}
 	reading, done := make(chan struct{}), make(chan error)
@@ -206,7 +206,7 @@ func TestAnOwnReaderIsWaitedFor(t *testing.T) {
 		})
 	}()
 	<-reading
-	if r := eraser(events).Erase(t.Context(), person(t, "alice"))[0]; r.Status() != subject.Erased {
+	if r := eraser(events).Erase(t.Context(), subject.Target{Tenant: "acme", Subject: person(t, "alice")}).Receipts[0]; r.Status() != subject.Erased {
 		t.Errorf("%s (%s), want erased", r.Status(), r.Reason())
 	}
 	if err := <-done; err != nil {

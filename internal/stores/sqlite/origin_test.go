@@ -73,7 +73,7 @@ func TestAReplacedFileFailsEverything(t *testing.T) {
 			add(t, store, rowsOf(spec, "alice", 2)...)
 			move(t, path, other)
 			wantLost(t, store, who(t, "alice"))
-			_, err = store.Append(t.Context(), rowsOf(spec, "alice", 1))
+			_, err = store.Append(t.Context(), rowsOf(spec, "alice", 1), 0)
 			wantNotFound(t, "Append", err)
 			if name == "put back later" {
 				must(t, errors.Join(os.Rename(path, other), os.Rename(path+".old", path)))

@@ -121,7 +121,7 @@ func TestATableOfAnOwnerIsCountedErasedAndShown(t *testing.T) {
 	if count(t, store, "ALICE") != 1 {
 		t.Error("somebody else was erased")
 	}
-	if _, err := store.Append(t.Context(), []stores.Row{{"x"}}); err == nil {
+	if _, err := store.Append(t.Context(), []stores.Row{{"x"}}, 0); err == nil {
 		t.Error("a row was appended to an owner's table")
 	}
 	spec.Match = stores.MatchCasefold

@@ -90,7 +90,7 @@ func act(t *testing.T, edges *sqlite.Table, k *known, step int, identity, relate
 			ctx, cancel = context.WithTimeout(ctx, 50*time.Microsecond) // a caller in a hurry
 			defer cancel()
 		}
-		_, err := edges.Append(ctx, []stores.Row{row})
+		_, err := edges.Append(ctx, []stores.Row{row}, 0)
 		if err == nil {
 			id, _ := row[0].(string)
 			k.add(identity, id)
@@ -165,7 +165,7 @@ func TestAnAppendOfManyKnowsWhichRowsAreNew(t *testing.T) {
 			for i, ref := range refs {
 				rows[i] = storetest.NewRow(storetest.EventsTable(), tenant, source, fmt.Sprint(ref), "alice")
 			}
-			created, err := events.Append(t.Context(), rows)
+			created, err := events.Append(t.Context(), rows, 0)
 			if err != nil {
 				rt.Fatal(err)
 			}

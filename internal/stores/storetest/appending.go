@@ -21,7 +21,7 @@ func (b *bench) appender(t *testing.T) appender {
 
 func (a appender) append(t *testing.T, rows ...stores.Row) []bool {
 	t.Helper()
-	created, err := a.Append(bounded(t), rows)
+	created, err := a.Append(bounded(t), rows, 0)
 	if err != nil {
 		t.Fatalf("Append: %v", err)
 	}
@@ -111,7 +111,7 @@ func testAppendRefused(t *testing.T, b *bench) {
 	missing := b.row(tenant, "alice")
 	missing[columnIndex(b.table, b.table.Identities[0])] = nil
 	for name, bad := range map[string]stores.Row{"short": short, "number for text": wrong, "null identity": missing} {
-		_, err := b.appender(t).Append(bounded(t), []stores.Row{b.row(tenant, "alice"), bad, b.row(tenant, "alice")})
+		_, err := b.appender(t).Append(bounded(t), []stores.Row{b.row(tenant, "alice"), bad, b.row(tenant, "alice")}, 0)
 		if err == nil {
 			t.Errorf("a %s row was taken", name)
 		}

@@ -9,6 +9,7 @@ import (
 	"recount/internal/stores"
 	"recount/internal/stores/storetest"
 	"recount/internal/subject"
+	"recount/internal/suppression"
 )
 
 // broken are stores that each break one promise.
@@ -139,10 +140,10 @@ func (b idleErase) Erase(_ context.Context, subjects []subject.Subject) []subjec
 
 type halfAppend struct{ *storetest.Model }
 
-func (b halfAppend) Append(ctx context.Context, rows []stores.Row) ([]bool, error) {
+func (b halfAppend) Append(ctx context.Context, rows []stores.Row, _ suppression.Generation) ([]bool, error) {
 	var created []bool
 	for _, row := range rows {
-		c, err := b.Model.Append(ctx, []stores.Row{row})
+		c, err := b.Model.Append(ctx, []stores.Row{row}, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -153,8 +154,8 @@ func (b halfAppend) Append(ctx context.Context, rows []stores.Row) ([]bool, erro
 
 type alwaysNew struct{ *storetest.Model }
 
-func (b alwaysNew) Append(ctx context.Context, rows []stores.Row) ([]bool, error) {
-	created, err := b.Model.Append(ctx, rows)
+func (b alwaysNew) Append(ctx context.Context, rows []stores.Row, _ suppression.Generation) ([]bool, error) {
+	created, err := b.Model.Append(ctx, rows, 0)
 	for i := range created {
 		created[i] = true
 	}
@@ -195,8 +196,8 @@ type unidentified struct {
 	subject.Reader
 }
 
-func (b unidentified) Append(ctx context.Context, rows []stores.Row) ([]bool, error) {
-	return b.Store.(stores.Appender).Append(ctx, rows)
+func (b unidentified) Append(ctx context.Context, rows []stores.Row, _ suppression.Generation) ([]bool, error) {
+	return b.Store.(stores.Appender).Append(ctx, rows, 0)
 }
 
 type textual struct{ *storetest.Model }

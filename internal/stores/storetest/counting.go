@@ -149,7 +149,7 @@ func testCancelled(t *testing.T, b *bench) {
 		wantError(t, "DeleteAll", err, alice)
 	}
 	if a, ok := b.store.(stores.Appender); ok {
-		_, err = a.Append(ctx, []stores.Row{b.row(tenant, alice.Identity())})
+		_, err = a.Append(ctx, []stores.Row{b.row(tenant, alice.Identity())}, 0)
 		wantError(t, "Append", err, alice)
 	}
 	b.wantCount(t, alice, 1)

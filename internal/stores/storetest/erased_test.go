@@ -24,7 +24,7 @@ func TestNoScheduleOfFaultsSaysErasedWhileARowIsLeft(t *testing.T) {
 		model := storetest.NewModel(table)
 		for i := range rapid.IntRange(0, 6).Draw(rt, "rows") {
 			row := storetest.NewRow(table, "acme", "s", fmt.Sprint(i), rapid.SampledFrom(people).Draw(rt, "from"), rapid.SampledFrom(people).Draw(rt, "to"))
-			if _, err := model.Append(ctx, []stores.Row{row}); err != nil {
+			if _, err := model.Append(ctx, []stores.Row{row}, 0); err != nil {
 				rt.Fatal(err)
 			}
 		}
@@ -34,16 +34,17 @@ func TestNoScheduleOfFaultsSaysErasedWhileARowIsLeft(t *testing.T) {
 			Cell: "test", Timeout: 8 * time.Millisecond,
 			Groups: []subject.Group{{Stores: []subject.Store{storetest.Faulty(rt, model, plan)}}},
 		}
-		var subjects []subject.Subject
+		var targets []subject.Target
 		for _, p := range people[:rapid.IntRange(1, len(people)).Draw(rt, "subjects")] {
 			s, err := subject.New("acme", p)
 			if err != nil {
 				rt.Fatal(err)
 			}
-			subjects = append(subjects, s)
+			targets = append(targets, subject.Target{Tenant: s.Tenant(), Subject: s})
 		}
-		for i, receipts := range eraser.EraseAll(ctx, subjects) {
-			left, err := model.Count(t.Context(), subjects[i])
+		for i, erasure := range eraser.EraseAll(ctx, targets) {
+			receipts := erasure.Receipts
+			left, err := model.Count(t.Context(), targets[i].Subject)
 			if err != nil || len(receipts) != 1 {
 				rt.Fatalf("%d receipts, %v", len(receipts), err)
 			}

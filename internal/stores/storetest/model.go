@@ -11,6 +11,7 @@ import (
 
 	"recount/internal/stores"
 	"recount/internal/subject"
+	"recount/internal/suppression"
 )
 
 // Model is the reference store: a slice that is searched from end to end under one lock. It has every ability.
@@ -131,7 +132,7 @@ func (m *Model) Erase(ctx context.Context, subjects []subject.Subject) []subject
 }
 
 // Append takes in rows.
-func (m *Model) Append(ctx context.Context, rows []stores.Row) ([]bool, error) {
+func (m *Model) Append(ctx context.Context, rows []stores.Row, _ suppression.Generation) ([]bool, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err //nolint:wrapcheck // a context's own error says it all
 	}

@@ -30,7 +30,7 @@ func testConcurrent(t *testing.T, b *bench) {
 			own, shared := who(t, fmt.Sprintf("own-%d", w)), who(t, "shared")
 			for i := range rounds {
 				rows := []stores.Row{b.row(tenant, own.Identity()), b.row(tenant, "shared"), b.row(tenant, own.Identity())}
-				if _, err := a.Append(ctx, rows); err != nil {
+				if _, err := a.Append(ctx, rows, 0); err != nil {
 					t.Errorf("Append: %v", err)
 					return
 				}
@@ -127,12 +127,12 @@ func (d *duel) append(rt *rapid.T) {
 		rows = append(rows, NewRow(d.table, rapid.SampledFrom(d.tenants).Draw(rt, "tenant"), "duel", ref,
 			rapid.SampledFrom(duelists).Draw(rt, "identity"), rapid.SampledFrom(duelists).Draw(rt, "related")))
 	}
-	want, err := d.model.Append(d.ctx, rows)
+	want, err := d.model.Append(d.ctx, rows, 0)
 	if err != nil {
 		rt.Fatalf("the reference refused: %v", err)
 	}
 	if a, ok := d.store.(stores.Appender); ok {
-		got, err := a.Append(d.ctx, rows)
+		got, err := a.Append(d.ctx, rows, 0)
 		if err != nil || !slices.Equal(got, want) {
 			rt.Fatalf("created = %v, %v, want %v", got, err, want)
 		}

@@ -77,6 +77,9 @@ func runTable(t *testing.T, h Harness, table stores.Table) {
 		{"pages while rows come and go", testPagesMove},
 		{"reads what was written", testReadBack},
 		{"refuses a cursor that it did not make", testForeignCursor},
+		{"resolves the sources of a subject's rows", testSources},
+		{"counts and deletes by source", testBySource},
+		{"finds what was derived", testDerivedFrom},
 		{"survives concurrent writes and erasures", testConcurrent},
 		{"agrees with the reference store", testModel},
 	} {

@@ -31,7 +31,7 @@ func TestAStoreWrappedWithoutFaultsConforms(t *testing.T) {
 					return store
 				},
 				Seed: func(t *testing.T, store subject.Store, rows []stores.Row) {
-					if _, err := inner[store].Append(t.Context(), rows); err != nil {
+					if _, err := inner[store].Append(t.Context(), rows, 0); err != nil {
 						t.Fatal(err)
 					}
 				},
@@ -71,7 +71,7 @@ func TestEveryFaultOfADeleteLeavesWhatItSays(t *testing.T) {
 			table := storetest.EventsTable()
 			model := storetest.NewModel(table)
 			for i := range 3 {
-				if _, err := model.Append(t.Context(), []stores.Row{storetest.NewRow(table, "acme", "s", fmt.Sprint(i), "alice")}); err != nil {
+				if _, err := model.Append(t.Context(), []stores.Row{storetest.NewRow(table, "acme", "s", fmt.Sprint(i), "alice")}, 0); err != nil {
 					t.Fatal(err)
 				}
 			}

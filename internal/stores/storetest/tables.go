@@ -34,7 +34,7 @@ func ours(name string, identities ...string) stores.Table {
 		stores.Column{Name: "score", Kind: stores.Real, Nullable: true},
 	)
 	return stores.Table{
-		Store: name, Name: name, Tenant: "tenant_id", Identities: identities, Source: "source", SourceRef: "source_ref",
+		Store: name, Name: name, Tenant: "tenant_id", Identities: identities, Source: "source", SourceRef: "source_ref", DerivedFrom: "derived_from",
 		Columns: columns,
 		Card: subject.Card{
 			Purposes: []string{"testing"}, Categories: []string{name}, Recipients: []string{"nobody"},
