@@ -18,7 +18,7 @@ const instantLayout = "2006-01-02T15:04:05.000000Z"
 var chunks = []int{64, 8, 1}
 
 // Append writes rows, all or none, and answers which of them were new.
-func (t *Table) Append(ctx context.Context, rows []stores.Row, _ suppression.Generation) ([]bool, error) {
+func (t *Table) Append(ctx context.Context, rows []stores.Row, seen suppression.Generation) ([]bool, error) {
 	if t.spec.Columns == nil {
 		return nil, fmt.Errorf("store %s: the table is an owner's, nothing is appended to it", t.spec.Store)
 	}
@@ -32,7 +32,10 @@ func (t *Table) Append(ctx context.Context, rows []stores.Row, _ suppression.Gen
 			return nil, fmt.Errorf("store %s, row %d: %w", t.spec.Store, i, err)
 		}
 	}
-	r := &request{table: t, rows: len(rows), values: values}
+	r := &request{table: t, rows: len(rows), values: values, seen: seen}
+	if t.mirror != nil {
+		r.given = rows
+	}
 	if err := t.db.submit(ctx, r); err != nil {
 		return nil, err
 	}
@@ -72,10 +75,18 @@ var errMixed = errors.New("some rows of a statement were there already")
 // append inserts a request's rows in few statements, or row by row where the last append to the table was mixed.
 func (w *writer) append(r *request) error {
 	r.created = make([]bool, r.rows)
+	skip, err := w.recheck(r)
+	if err != nil {
+		return err
+	}
 	fresh := 0
 	for at := 0; at < r.rows; {
+		if skip != nil && skip[at] {
+			at++
+			continue
+		}
 		n := 1
-		if !r.table.mixed {
+		if !r.table.mixed && skip == nil {
 			n = chunkFor(r.rows - at)
 		}
 		inserted, err := w.insert(r, at, n)
@@ -90,7 +101,7 @@ func (w *writer) append(r *request) error {
 		at += n
 	}
 	r.table.mixed = r.table.mixed && fresh != 0 && fresh != r.rows
-	return nil
+	return w.link(r)
 }
 
 func chunkFor(left int) int {

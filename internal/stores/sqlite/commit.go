@@ -28,6 +28,9 @@ type writer struct {
 	seen       map[*Table]*shape // in this transaction
 	full       bool              // PRAGMA synchronous is FULL, else NORMAL
 	last       int               // requests in the transaction before this one
+	linked     bool              // the derivations table holds something
+	ledger     transaction       // what this transaction did to the suppression ledger
+	order      []*request        // as they ran in this transaction
 	checkpoint int64
 	log        string        // the path of the write-ahead log
 	logInfo    os.FileInfo   // as it was at the start
@@ -156,7 +159,7 @@ func (w *writer) gather(first *request) []*request {
 func (w *writer) commit(batch []*request) {
 	erases, writes := 0, 0
 	for _, r := range batch {
-		if r.subjects != nil {
+		if r.erases() {
 			erases++
 		} else {
 			writes++
@@ -210,7 +213,7 @@ func (w *writer) transact(batch []*request, full bool) error {
 	if err != nil {
 		return errors.Join(err, w.rollback())
 	}
-	if err := w.exec("COMMIT"); err != nil {
+	if err := w.land(); err != nil {
 		return w.alone(batch, full, errors.Join(err, w.rollback()))
 	}
 	for table, live := range w.seen { // not before: a schema that was rolled back leaves its version to another
@@ -226,7 +229,7 @@ func (w *writer) alone(batch []*request, full bool, failure error) error {
 		return failure
 	}
 	for _, r := range batch {
-		r.created, r.measured, r.err = nil, nil, nil
+		r.created, r.measured, r.vaulted, r.err = nil, nil, nil, nil
 		if err := w.transact([]*request{r}, full); err != nil {
 			r.err = err
 		}
@@ -237,15 +240,25 @@ func (w *writer) alone(batch []*request, full bool, failure error) error {
 // together runs the requests side by side: appends first, so that an erasure also takes what arrived with it, then the
 // erasures of one table and tenant in the same statements.
 func (w *writer) together(batch []*request) error {
-	var erasures []*request
+	var erasures, vaulted []*request
 	for _, r := range batch {
-		if r.subjects != nil {
+		switch {
+		case r.subjects != nil:
 			erasures = append(erasures, r)
-		} else if err := w.write(r); err != nil {
-			return err
+		case r.targets != nil:
+			vaulted = append(vaulted, r)
+		default:
+			if err := w.write(r); err != nil {
+				return err
+			}
+			w.order = append(w.order, r)
 		}
 	}
-	return w.erase(erasures)
+	w.order = append(append(w.order, erasures...), vaulted...)
+	if err := w.erase(erasures); err != nil {
+		return err
+	}
+	return w.eraseVaults(vaulted)
 }
 
 // apart runs each request behind a savepoint of its own, so that it fails alone.
@@ -254,6 +267,7 @@ func (w *writer) apart(batch []*request) error {
 		if err := w.exec("SAVEPOINT request"); err != nil {
 			return err
 		}
+		ledger, ran := w.ledger, len(w.order)
 		for again := true; again; again = errors.Is(r.err, errMixed) { // once: a mixed append goes on row by row
 			if r.err = w.together([]*request{r}); r.err == nil {
 				break
@@ -261,6 +275,7 @@ func (w *writer) apart(batch []*request) error {
 			if err := w.exec("ROLLBACK TO request"); err != nil {
 				return r.err // it took the whole transaction with it
 			}
+			w.ledger, w.order = ledger, w.order[:ran]
 		}
 		if err := w.exec("RELEASE request"); err != nil {
 			return err
@@ -280,12 +295,10 @@ func (w *writer) settle(batch []*request, purged error, synced bool) {
 		unsynced = syncFile(w.log)
 	}
 	for _, r := range batch {
-		if r.subjects == nil {
+		if !r.erases() {
 			r.err = errors.Join(r.err, unsynced)
 		}
-		for i := range r.measured {
-			r.measured[i].PurgeErr = purged
-		}
+		r.unpurged(purged)
 	}
 }
 
@@ -299,11 +312,15 @@ func (w *writer) write(r *request) error {
 			return err
 		}
 	}
+	if r.work != nil {
+		return r.work(w)
+	}
 	return nil
 }
 
 // begin takes the write lock.
 func (w *writer) begin() error {
+	w.ledger, w.order = transaction{}, w.order[:0]
 	return patiently(func() error { return w.exec("BEGIN IMMEDIATE") })
 }
 

@@ -25,6 +25,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"modernc.org/sqlite"
 
@@ -48,6 +49,9 @@ type DB struct {
 	// gate keeps our own readers and the checkpoint apart: a reader would keep deleted bytes in the log.
 	gate    sync.RWMutex
 	cursors cipher.AEAD
+
+	ledger      atomic.Pointer[Ledger] // nil where nothing is suppressed
+	derivations bool                   // the writer's: a table of the file has rows that may derive from others
 
 	queue   chan *request
 	stopped chan error // the writer's last word

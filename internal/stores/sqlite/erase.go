@@ -75,9 +75,9 @@ func (w *writer) erase(requests []*request) error {
 }
 
 func (w *writer) eraseSet(q *statements, tenant string, g *set) (err error) {
-	count, drop, blob, arg := q.tallySet, q.deleteSet, q.blobSet, ""
+	count, drop, blob, off, arg := q.tallySet, q.deleteSet, q.blobSet, q.sourced.unlinkSet, ""
 	if len(g.keys) == 1 {
-		count, drop, blob, arg = q.tallyOne, q.deleteOne, q.blobOne, g.keys[0]
+		count, drop, blob, off, arg = q.tallyOne, q.deleteOne, q.blobOne, q.sourced.unlinkOne, g.keys[0]
 	} else {
 		arg = g.json()
 	}
@@ -85,6 +85,9 @@ func (w *writer) eraseSet(q *statements, tenant string, g *set) (err error) {
 		return err
 	}
 	if g.before, err = w.tally(count, tenant, arg); err != nil {
+		return err
+	}
+	if err = w.unlinked(off, tenant, arg); err != nil {
 		return err
 	}
 	if err = w.exec(drop, tenant, arg); err != nil {

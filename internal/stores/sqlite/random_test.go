@@ -190,7 +190,7 @@ func TestStoresOfOneFileAreErasedTogether(t *testing.T) {
 		add(t, a, rowsOf(storetest.EventsTable(), identity, i%3)...)
 		add(t, b, rowsOf(storetest.EdgesTable(), identity, i%4)...)
 		wg.Go(func() {
-			for at, r := range e.Erase(t.Context(), who(t, identity)) {
+			for at, r := range e.Erase(t.Context(), subject.Target{Tenant: "acme", Subject: who(t, identity)}).Receipts {
 				want := []int64{int64(i % 3), int64(i % 4)}[at]
 				if n, _ := r.Counts().Before.Value(); r.Status() != subject.Erased || n != want {
 					t.Errorf("%s: %s (%s), before %d, want %d", r.Store(), r.Status(), r.Reason(), n, want)

@@ -67,7 +67,7 @@ func creation(spec stores.Table) []string {
 		ddl = append(ddl, "CREATE INDEX IF NOT EXISTS main."+quote(spec.Name+"_by_"+identity)+" ON "+table+
 			" ("+quote(spec.Tenant)+", "+quote(identity)+")")
 	}
-	return ddl
+	return append(ddl, derivations(spec)...)
 }
 
 // liveTable is what the schema says of a table.

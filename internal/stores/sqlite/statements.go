@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"strings"
 
 	"recount/internal/stores"
@@ -17,6 +18,17 @@ type statements struct {
 	scan                string // a page of the whole table: ?1 is the rowid to go on after, ?2 the limit
 	insert              string // up to VALUES
 	blobOne, blobSet    string // see blobs; none where no column takes a BLOB
+
+	sourced sourcedStatements // none where the table has no source columns
+}
+
+// sourcedStatements are those about the sources of rows. ?2 is a key, a JSON list of keys, or a JSON list of pairs.
+type sourcedStatements struct {
+	ofOne, ofSet string // answer keys, each with the source of one of its rows
+	tally        string // answers pairs, each with its count
+	drop         string
+	// What the derivations table says of rows that go: see derivations.go. None where the table has no such column.
+	unlinkOne, unlinkSet, unlinkPairs string
 }
 
 // compose writes the statements of a table with these columns, whose rows are ordered by the given rowid.
@@ -44,6 +56,7 @@ func compose(spec stores.Table, columns []string, rowid string) statements {
 		quoted[i] = quote(c)
 		shown += ", +" + quoted[i] // an expression has no declared type, by which the driver would convert it
 	}
+	sourced := composeSourced(spec, from, rowid, one, many, where)
 	page := "SELECT " + shown + " FROM " + from + " WHERE "
 	order := " ORDER BY " + rowid + " LIMIT "
 	return statements{
@@ -57,7 +70,37 @@ func compose(spec stores.Table, columns []string, rowid string) statements {
 		next:      page + where(one) + " AND " + rowid + " > ?4" + order + "?3",
 		scan:      page + rowid + " > ?1" + order + "?2",
 		insert:    "INSERT INTO " + from + " (" + strings.Join(quoted, ", ") + ") VALUES ",
+		sourced:   sourced,
 	}
+}
+
+// composeSourced writes the statements about sources. In an owner's table a source column may hold anything, and is
+// compared as the text that it prints as.
+func composeSourced(spec stores.Table, from, rowid string, one, many []match, where func([]match) string) sourcedStatements {
+	if spec.Source == "" {
+		return sourcedStatements{}
+	}
+	source, ref := quote(spec.Source), quote(spec.SourceRef)
+	if spec.Columns == nil {
+		source, ref = "CAST("+source+" AS TEXT) COLLATE BINARY", "CAST("+ref+" AS TEXT) COLLATE BINARY"
+	}
+	keyed := func(matches []match, key string) string {
+		selects := make([]string, len(matches))
+		for i, m := range matches {
+			selects[i] = "SELECT " + cmp.Or(key, m.key) + " AS k, " + source + " AS s, " + ref + " AS f, " + rowid + " AS r FROM " + from + " WHERE " + m.where
+		}
+		return "SELECT k, s, f FROM (" + strings.Join(selects, " UNION ") + ")" // a row that names one subject twice is one
+	}
+	pairs := quote(spec.Tenant) + " = ?1 AND (" + source + ", " + ref + ") IN (SELECT value->>0, value->>1 FROM json_each(?2))"
+	s := sourcedStatements{
+		ofOne: keyed(one, "?2"), ofSet: keyed(many, ""),
+		tally: "SELECT " + source + " AS s, " + ref + " AS f, count(*) FROM " + from + " WHERE " + pairs + " GROUP BY s, f",
+		drop:  "DELETE FROM " + from + " WHERE " + pairs,
+	}
+	if spec.DerivedFrom != "" {
+		s.unlinkOne, s.unlinkSet, s.unlinkPairs = unlink(spec, from, where(one)), unlink(spec, from, where(many)), unlink(spec, from, pairs)
+	}
+	return s
 }
 
 // match is the rows that name the subject in one column.

@@ -13,10 +13,12 @@ import (
 
 // Table is one table of an open file. It is safe for concurrent use.
 type Table struct {
-	db    *DB
-	spec  stores.Table
-	shape atomic.Pointer[shape]
-	mixed bool // the writer's: the last append held new rows and others
+	db     *DB
+	spec   stores.Table
+	record func(values []any) (subject.Record, error) // of a row of a table that is ours
+	mirror Mirror                                     // what is filled from the table; nil for most
+	shape  atomic.Pointer[shape]
+	mixed  bool // the writer's: the last append held new rows and others
 }
 
 var (
@@ -24,6 +26,7 @@ var (
 	_ subject.Atomic    = (*Table)(nil)
 	_ subject.Batch     = (*Table)(nil)
 	_ subject.Reader    = (*Table)(nil)
+	_ subject.Sourced   = (*Table)(nil)
 	_ subject.Described = (*Table)(nil)
 	_ subject.Prober    = (*Table)(nil)
 	_ stores.Appender   = (*Table)(nil)
@@ -45,11 +48,15 @@ func (db *DB) table(ctx context.Context, spec stores.Table) (*Table, error) {
 		if err := checkOurs(spec); err != nil {
 			return nil, err
 		}
-		if err := db.submit(ctx, &request{setup: creation(spec)}); err != nil {
+		if err := db.submit(ctx, &request{setup: creation(spec), work: func(*writer) error {
+			db.derivations = db.derivations || spec.DerivedFrom != ""
+			return nil
+		}}); err != nil {
 			return nil, err
 		}
 	}
-	t := &Table{db: db, spec: spec}
+	records := spec.Records()
+	t := &Table{db: db, spec: spec, record: func(values []any) (subject.Record, error) { return records(values) }}
 	err := db.read(ctx, func(q querier) error {
 		live, err := t.examine(ctx, q)
 		t.shape.Store(live)

@@ -1,0 +1,352 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"recount/internal/subject"
+	"recount/internal/suppression"
+)
+
+const (
+	ledgerTable = "main.recount_suppression"
+	stateTable  = "main.recount_suppression_state"
+	macsAtOnce  = 500 // parameters of one look-up
+)
+
+// ledgerDDL keeps the entries by their key, and finds those of an erasure, and of an attempt, again.
+var ledgerDDL = []string{
+	"CREATE TABLE IF NOT EXISTS " + ledgerTable + ` (
+		tenant_id TEXT NOT NULL, mac BLOB NOT NULL, key_id TEXT NOT NULL, erasure BLOB NOT NULL, attempt TEXT,
+		sealed BLOB NOT NULL, erased_at TEXT NOT NULL, PRIMARY KEY (tenant_id, mac)) STRICT, WITHOUT ROWID`,
+	"CREATE INDEX IF NOT EXISTS main.recount_suppression_by_erasure ON recount_suppression (tenant_id, erasure)",
+	"CREATE INDEX IF NOT EXISTS main.recount_suppression_by_attempt ON recount_suppression (attempt) WHERE attempt IS NOT NULL",
+	"CREATE TABLE IF NOT EXISTS " + stateTable + " (one INTEGER PRIMARY KEY CHECK (one = 1), generation INTEGER NOT NULL) STRICT",
+	"INSERT OR IGNORE INTO " + stateTable + " VALUES (1, 1)",
+}
+
+// generationQuery also touches the ledger itself, so that one that can't be read is never taken for an empty one.
+const generationQuery = "SELECT generation, EXISTS (SELECT 1 FROM " + ledgerTable + ") FROM " + stateTable
+
+// Ledger is a cell's suppression ledger in an open file. It keeps suppression.Ledger; it has no fences, because the tables
+// of its file record in the transaction that deletes, and an owner's importers can't be held back. It is safe for
+// concurrent use.
+type Ledger struct {
+	db   *DB
+	keys *suppression.Keys
+
+	mu     sync.RWMutex
+	filter *suppression.Filter
+	upTo   suppression.Generation // that the filter is complete for; 0 for none
+}
+
+var _ suppression.Ledger = (*Ledger)(nil)
+
+// Ledger opens the file's suppression ledger, which is created when missing. From then on every table of the file that
+// is ours looks into it once more before it appends. Errors: suppression.ErrKeyMissing.
+func (db *DB) Ledger(ctx context.Context, keys *suppression.Keys) (*Ledger, error) {
+	if err := db.submit(ctx, &request{setup: ledgerDDL}); err != nil {
+		return nil, fmt.Errorf("the suppression ledger: %w", err)
+	}
+	l := &Ledger{db: db, keys: keys}
+	if _, err := l.known(ctx); err != nil {
+		return nil, fmt.Errorf("the suppression ledger: %w", err)
+	}
+	db.ledger.Store(l)
+	return l, nil
+}
+
+// unreadable names what kept the ledger from being asked.
+func unreadable(err error) error {
+	if err == nil || errors.Is(err, suppression.ErrKeyMissing) || errors.Is(err, suppression.ErrSealed) || errors.Is(err, suppression.ErrCursor) {
+		return err
+	}
+	return &subject.Fault{Reason: subject.ReasonSuppression, Cause: err}
+}
+
+// Generation is the ledger's now.
+func (l *Ledger) Generation(ctx context.Context) (g suppression.Generation, err error) {
+	err = l.db.read(ctx, func(q querier) error {
+		var some bool
+		return q.QueryRowContext(ctx, generationQuery).Scan(&g, &some) //nolint:wrapcheck // read names it
+	})
+	return g, unreadable(err)
+}
+
+// Ready reports whether the ledger can be read.
+func (l *Ledger) Ready(ctx context.Context) error {
+	_, err := l.Generation(ctx)
+	return err
+}
+
+// known makes the filter complete for the ledger's generation, and answers that.
+func (l *Ledger) known(ctx context.Context) (suppression.Generation, error) {
+	g, err := l.Generation(ctx)
+	if err != nil {
+		return 0, err
+	}
+	l.mu.RLock()
+	upTo, current := l.upTo, l.upTo >= g && !l.filter.Full()
+	l.mu.RUnlock()
+	if current {
+		return upTo, nil // what was recorded since does no harm
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.upTo >= g && !l.filter.Full() {
+		return l.upTo, nil
+	}
+	return l.load(ctx)
+}
+
+// load reads every key, and the generation that it is complete for, in one snapshot. The lock is held.
+func (l *Ledger) load(ctx context.Context) (g suppression.Generation, err error) {
+	var filter *suppression.Filter
+	err = l.db.read(ctx, func(querier) error {
+		tx, err := l.db.reads.BeginTx(ctx, nil)
+		if err != nil {
+			return err //nolint:wrapcheck // read names it
+		}
+		defer tx.Rollback() //nolint:errcheck // it only read
+		var entries int
+		if err := tx.QueryRowContext(ctx, "SELECT generation, (SELECT count(*) FROM "+ledgerTable+") FROM "+stateTable).Scan(&g, &entries); err != nil {
+			return err //nolint:wrapcheck // read names it
+		}
+		if err := l.checkKeys(ctx, tx); err != nil {
+			return err
+		}
+		filter = suppression.NewFilter(entries * 2)
+		rows, err := tx.QueryContext(ctx, "SELECT mac FROM "+ledgerTable)
+		if err != nil {
+			return err //nolint:wrapcheck // read names it
+		}
+		return eachMAC(rows, filter.Add)
+	})
+	if err != nil {
+		return 0, unreadable(err)
+	}
+	l.filter, l.upTo = filter, g
+	return g, nil
+}
+
+// checkKeys reports an entry under a key that is not configured. There are few keys, so it skips from one to the next.
+func (l *Ledger) checkKeys(ctx context.Context, q querier) error {
+	var ids []string
+	err := eachText(ctx, q, "SELECT DISTINCT key_id, '' FROM "+ledgerTable, nil, func(id, _ string) error {
+		ids = append(ids, id)
+		return nil
+	})
+	return errors.Join(err, l.keys.CheckIDs(ids))
+}
+
+func eachMAC(rows *sql.Rows, visit func(suppression.MAC)) error {
+	return visitAll(rows, func(rows *sql.Rows) error {
+		var raw sql.RawBytes
+		if err := rows.Scan(&raw); err != nil {
+			return err //nolint:wrapcheck // visitAll names it
+		}
+		if len(raw) != len(suppression.MAC{}) {
+			return suppression.ErrSealed
+		}
+		visit(suppression.MAC(raw))
+		return nil
+	})
+}
+
+// learn keeps the filter in step with a transaction that was committed: it added these keys, and moved the generation on.
+// The lock is held.
+func (l *Ledger) learn(from, to suppression.Generation, added []suppression.MAC) {
+	if l.upTo != from { // it is behind already, and will be loaded when it is asked
+		return
+	}
+	for _, m := range added {
+		l.filter.Add(m)
+	}
+	l.upTo = to
+}
+
+// Check asks the filter about every source, and the ledger about what may be there.
+func (l *Ledger) Check(ctx context.Context, records []subject.Record) (suppression.Answer, error) {
+	g, err := l.known(ctx)
+	if err != nil {
+		return suppression.Answer{}, err
+	}
+	a := suppression.Answer{Verdicts: make([]suppression.Verdict, len(records)), Generation: g, Parents: map[int]subject.Source{}}
+	for i := range a.Verdicts {
+		a.Verdicts[i] = suppression.Admitted
+	}
+	doubts := l.doubts(records)
+	if len(doubts) == 0 {
+		return a, nil
+	}
+	held := map[subject.Source]bool{}
+	err = l.db.read(ctx, func(q querier) error {
+		return l.hold(doubts, held, func(query string, args []any) (*sql.Rows, error) { return q.QueryContext(ctx, query, args...) })
+	})
+	if err != nil {
+		return suppression.Answer{}, unreadable(err)
+	}
+	for i, r := range records {
+		judge(r, i, held, &a)
+	}
+	return a, nil
+}
+
+// judge looks a record and its parents up among what the ledger holds.
+func judge(r subject.Record, i int, held map[subject.Source]bool, a *suppression.Answer) {
+	if held[r.Source] {
+		a.Verdicts[i] = suppression.Suppressed
+		return
+	}
+	for _, p := range r.Parents {
+		if held[p] {
+			a.Verdicts[i], a.Parents[i] = suppression.Suppressed, p
+			return
+		}
+	}
+}
+
+// doubts are the sources of the records and their parents that the filter may hold.
+func (l *Ledger) doubts(records []subject.Record) map[subject.Source][]suppression.MAC {
+	doubts := map[subject.Source][]suppression.MAC{}
+	macs := make([]suppression.MAC, 0, 8)
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	ask := func(s subject.Source) {
+		macs = l.keys.AppendMACs(macs[:0], s)
+		for _, m := range macs {
+			if l.filter.MayHold(m) {
+				doubts[s] = slices.Clone(macs)
+				return
+			}
+		}
+	}
+	for _, r := range records {
+		ask(r.Source)
+		for _, p := range r.Parents {
+			ask(p)
+		}
+	}
+	return doubts
+}
+
+// hold finds which of the doubts are in the ledger.
+func (l *Ledger) hold(doubts map[subject.Source][]suppression.MAC, held map[subject.Source]bool, query func(string, []any) (*sql.Rows, error)) error {
+	byTenant := map[string][]suppression.MAC{}
+	of := map[string]map[suppression.MAC]subject.Source{}
+	for s, macs := range doubts {
+		if of[s.Tenant()] == nil {
+			of[s.Tenant()] = map[suppression.MAC]subject.Source{}
+		}
+		for _, m := range macs {
+			byTenant[s.Tenant()] = append(byTenant[s.Tenant()], m)
+			of[s.Tenant()][m] = s
+		}
+	}
+	for tenant, macs := range byTenant {
+		for chunk := range slices.Chunk(macs, macsAtOnce) {
+			args := make([]any, 1, len(chunk)+1)
+			args[0] = tenant
+			for _, m := range chunk {
+				args = append(args, m[:])
+			}
+			rows, err := query("SELECT mac FROM "+ledgerTable+" WHERE tenant_id = ? AND mac IN (?"+strings.Repeat(",?", len(chunk)-1)+")", args)
+			if err != nil {
+				return err
+			}
+			if err := eachMAC(rows, func(m suppression.MAC) { held[of[tenant][m]] = true }); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Recorded reads the entries of erasures.
+func (l *Ledger) Recorded(ctx context.Context, tenant string, refs []subject.Ref) ([][]suppression.Entry, error) {
+	var out [][]suppression.Entry
+	err := l.db.read(ctx, func(q querier) (err error) {
+		out = make([][]suppression.Entry, len(refs))
+		for i, ref := range refs {
+			if out[i], err = l.recorded(tenant, ref, func(query string, args []any) (*sql.Rows, error) { return q.QueryContext(ctx, query, args...) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return out, unreadable(err)
+}
+
+func (l *Ledger) recorded(tenant string, ref subject.Ref, query func(string, []any) (*sql.Rows, error)) (out []suppression.Entry, err error) {
+	tags := l.keys.Erasure(tenant, ref)
+	args := []any{tenant}
+	for _, tag := range tags {
+		args = append(args, tag)
+	}
+	rows, err := query("SELECT mac, key_id, sealed, erased_at FROM "+ledgerTable+" WHERE tenant_id = ? AND erasure IN (?"+strings.Repeat(",?", len(tags)-1)+")", args)
+	if err != nil {
+		return nil, err
+	}
+	err = l.eachEntry(rows, tenant, func(e suppression.Entry, _ []byte) { out = append(out, e) })
+	return out, err
+}
+
+func (l *Ledger) eachEntry(rows *sql.Rows, tenant string, visit func(e suppression.Entry, mac []byte)) error {
+	return visitAll(rows, func(rows *sql.Rows) error {
+		var mac, sealed []byte
+		var keyID, at string
+		if err := rows.Scan(&mac, &keyID, &sealed, &at); err != nil {
+			return err //nolint:wrapcheck // visitAll names it
+		}
+		if len(mac) != len(suppression.MAC{}) {
+			return suppression.ErrSealed
+		}
+		s, reason, err := l.keys.Open(tenant, keyID, suppression.MAC(mac), sealed)
+		if err != nil {
+			return err //nolint:wrapcheck // a sentinel of the ledger's contract
+		}
+		erasedAt, err := time.Parse(instantLayout, at)
+		if err != nil {
+			return suppression.ErrSealed
+		}
+		visit(suppression.Entry{Source: s, Reason: reason, ErasedAt: erasedAt}, mac)
+		return nil
+	})
+}
+
+// List pages in the order of the keys, which say nothing. The cursor is the last one.
+func (l *Ledger) List(ctx context.Context, tenant, cursor string, limit int) (entries []suppression.Entry, next string, err error) {
+	after := []byte{}
+	if cursor != "" {
+		text, marked := strings.CutPrefix(cursor, cursorMark)
+		if after, err = base64.RawURLEncoding.DecodeString(text); err != nil || !marked || len(after) != len(suppression.MAC{}) {
+			return nil, "", suppression.ErrCursor
+		}
+	}
+	err = l.db.read(ctx, func(q querier) error {
+		entries, next = nil, ""
+		rows, err := q.QueryContext(ctx, "SELECT mac, key_id, sealed, erased_at FROM "+ledgerTable+
+			" WHERE tenant_id = ?1 AND mac > ?2 ORDER BY mac LIMIT ?3", tenant, after, limit+1)
+		if err != nil {
+			return err //nolint:wrapcheck // read names it
+		}
+		last := ""
+		return l.eachEntry(rows, tenant, func(e suppression.Entry, mac []byte) {
+			if len(entries) == limit {
+				next = last
+				return
+			}
+			entries, last = append(entries, e), cursorMark+base64.RawURLEncoding.EncodeToString(mac)
+		})
+	})
+	return entries, next, unreadable(err)
+}
+
+const cursorMark = "s1."
