@@ -19,10 +19,14 @@ import (
 	"recount/internal/cell"
 	"recount/internal/obs"
 	"recount/internal/subject"
+	"recount/internal/suppression"
 )
 
-// publishedSalt is the salt of AUTH_MODE=off, which only runs on loopback: known to everybody, and no secret.
-const publishedSalt = "recount-development-salt-published"
+// The secrets of AUTH_MODE=off, which only runs on loopback: known to everybody, and no secrets.
+const (
+	publishedSalt           = "recount-development-salt-published"
+	publishedSuppressionKey = "recount-development-suppression-key-published"
+)
 
 // Secret is a configured secret. It prints as "[redacted]".
 type Secret struct{ value *string }
@@ -65,19 +69,21 @@ type Service struct {
 
 	StoreTimeout time.Duration `env:"STORE_TIMEOUT" envDefault:"20s"`
 
-	SubjectSalt  Secret `env:"INTENT_SUBJECT_SALT"`
-	AuthMode     string `env:"AUTH_MODE" envDefault:"idtoken"` // idtoken, off
-	AuthAudience string `env:"AUTH_AUDIENCE"`
-	AuthCertsURL string `env:"AUTH_CERTS_URL"` // tests: where token keys are read, loopback only
-	Callers      string `env:"ALLOWED_CALLER_SA"`
+	SubjectSalt    Secret `env:"INTENT_SUBJECT_SALT"`
+	SuppressionKey Secret `env:"SUPPRESSION_KEY"`                // the current secret, and older ones behind it: new,old
+	AuthMode       string `env:"AUTH_MODE" envDefault:"idtoken"` // idtoken, off
+	AuthAudience   string `env:"AUTH_AUDIENCE"`
+	AuthCertsURL   string `env:"AUTH_CERTS_URL"` // tests: where token keys are read, loopback only
+	Callers        string `env:"ALLOWED_CALLER_SA"`
 
 	AccessDenyFields []string `env:"ACCESS_DENY_FIELDS"`
 	RateLimit        float64  `env:"RATE_LIMIT" envDefault:"5000"`    // requests a second and caller
 	MaxInFlight      int      `env:"MAX_IN_FLIGHT" envDefault:"1024"` // requests at a time
 	LogLevel         string   `env:"LOG_LEVEL" envDefault:"info"`
 
-	salt    subject.Salt
-	callers auth.Callers
+	salt        subject.Salt
+	suppression *suppression.Keys
+	callers     auth.Callers
 }
 
 // CellConfig is the configuration of cmd/cell.
@@ -182,7 +188,24 @@ func (s *Service) check() []error {
 	default:
 		fault("STORE_BACKEND: %q is neither embedded nor gcp", s.StoreBackend)
 	}
-	return append(faults, s.checkAuth()...)
+	faults = append(faults, s.checkAuth()...)
+	return append(faults, s.checkSuppression()...)
+}
+
+func (s *Service) checkSuppression() []error {
+	secret := s.SuppressionKey.reveal()
+	switch {
+	case secret != "":
+	case s.AuthMode == "off":
+		secret = publishedSuppressionKey
+	default:
+		return []error{errors.New("SUPPRESSION_KEY: required with AUTH_MODE=idtoken: 16 bytes or more; to rotate, put the new secret in front of the old one, with a comma between")}
+	}
+	var err error
+	if s.suppression, err = suppression.ParseKeys(secret); err != nil {
+		return []error{fmt.Errorf("SUPPRESSION_KEY: %w", err)}
+	}
+	return nil
 }
 
 func (s *Service) checkAuth() []error {

@@ -32,32 +32,40 @@ func newCoordinator(r *running, c CoordinatorConfig, local *cell.Cell) *coordina
 		},
 	}
 	out := &coordinator{obs: r.obs}
-	targets := []cascade.Target{local}
+	cells := []cascade.Cell{local}
 	for _, config := range c.peers {
 		peer := cascade.NewPeer(config, options)
-		out.peers, targets = append(out.peers, peer), append(targets, peer)
+		out.peers, cells = append(out.peers, peer), append(cells, peer)
 	}
-	out.cascade = cascade.New(c.Timeout, targets...)
+	out.cascade = cascade.New(c.Timeout, cells...)
 	context.AfterFunc(r.life.Erasures(), out.cascade.Stop)
 	return out
 }
 
 // Erase is one cascade, with a receipt for every store of every cell.
-func (c *coordinator) Erase(ctx context.Context, requestID string, s subject.Subject) []subject.Receipt {
-	return c.flights.Do(s, func() []subject.Receipt {
+func (c *coordinator) Erase(ctx context.Context, requestID string, t subject.Target) subject.Erasure {
+	run := func() subject.Erasure {
 		done := c.obs.Erasing(obs.Cascade)
-		receipts := c.cascade.Erase(ctx, requestID, s)
+		receipts := c.cascade.Erase(ctx, requestID, t)
 		done(receipts)
-		return receipts
-	})
+		return subject.Erasure{Receipts: receipts}
+	}
+	if !t.AboutPerson() {
+		return run()
+	}
+	return c.flights.Do(t.Subject, run)
 }
 
-// EraseBatch is one cascade for many subjects of one tenant.
-func (c *coordinator) EraseBatch(ctx context.Context, requestID string, subjects []subject.Subject) [][]subject.Receipt {
+// EraseBatch is one cascade for many people of one tenant.
+func (c *coordinator) EraseBatch(ctx context.Context, requestID string, targets []subject.Target) []subject.Erasure {
 	done := c.obs.Erasing(obs.Cascade)
-	receipts := c.cascade.EraseBatch(ctx, requestID, subjects)
-	done(receipts...)
-	return receipts
+	lists := c.cascade.EraseBatch(ctx, requestID, targets)
+	done(lists...)
+	out := make([]subject.Erasure, len(lists))
+	for i, receipts := range lists {
+		out[i].Receipts = receipts
+	}
+	return out
 }
 
 // describe adds to the local cell's health which peers have a URL.

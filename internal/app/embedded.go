@@ -10,6 +10,7 @@ import (
 	"recount/internal/intake"
 	"recount/internal/stores"
 	"recount/internal/stores/sqlite"
+	"recount/internal/subject"
 )
 
 // lockPatience is how long a start waits for a predecessor that is just stopping.
@@ -34,25 +35,54 @@ func embedded(ctx context.Context, s *Service, name string) (*assembly, error) {
 		return a, fmt.Errorf("opening the database: %w", err)
 	}
 	a.close = append(a.close, db.Close)
+	ledger, err := db.Ledger(ctx, s.suppression)
+	if err != nil {
+		return a, fmt.Errorf("opening the suppression ledger: %w", err)
+	}
+	a.keep(ledger, nil, 0) // rows and ledger share a transaction: nobody has to be waited for
 	kinds, err := kindsOf(name)
 	if err != nil {
 		return a, err
 	}
-	var covered []stores.Table
-	open := func(k intake.Kind) (*sqlite.Table, error) {
-		covered = append(covered, k.Table)
-		return db.Table(ctx, k.Table)
+	vault := &vaulting{assembly: a, lock: lock}
+	open := func(k intake.Kind) (*sqlite.Table, error) { return db.Table(ctx, k.Table) }
+	if err := each(open, vault.add, kinds); err != nil {
+		return a, err
 	}
-	add := func(t *sqlite.Table, k intake.Kind) error { return a.alone(t, k) }
-	switch name {
-	case coordinatorCell:
-		add = func(t *sqlite.Table, k intake.Kind) error { return a.cached(t, k) }
-	case graphCell:
-		add = func(t *sqlite.Table, _ intake.Kind) error { return a.graph(t, "sqlite", lock) }
+	a.groups = append(a.groups, subject.Group{Stores: vault.stores, Vault: ledger.Vault(vault.tables...)})
+	a.surveys = append(a.surveys, cell.Survey{Surveyor: db, Covered: vault.covered})
+	return a, nil
+}
+
+// vaulting collects the tables of one file, each with the memory that is filled from it.
+type vaulting struct {
+	*assembly
+	lock    *dirLock
+	tables  []*sqlite.Table
+	stores  []subject.Store
+	covered []stores.Table
+}
+
+func (v *vaulting) add(t *sqlite.Table, k intake.Kind) error {
+	v.tables, v.stores, v.covered = append(v.tables, t), append(v.stores, t), append(v.covered, k.Table)
+	v.takeIn(t, k)
+	switch k.Name {
+	case intake.Scores().Name:
+		cache, err := newScoreCache()
+		if err != nil {
+			return err
+		}
+		t.Mirrored(cache)
+		v.stores = append(v.stores, cache)
+	case intake.Edges().Name:
+		served, err := v.graph(t, "sqlite", v.lock)
+		if err != nil {
+			return err
+		}
+		t.Mirrored(served)
+		v.stores = append(v.stores, served)
 	}
-	err = each(open, add, kinds)
-	a.surveys = append(a.surveys, cell.Survey{Surveyor: db, Covered: covered})
-	return a, err
+	return nil
 }
 
 // each opens the table of every kind and adds it.

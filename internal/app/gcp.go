@@ -16,10 +16,17 @@ import (
 	"recount/internal/stores/bigquery"
 	"recount/internal/stores/firestore"
 	"recount/internal/subject"
+	"recount/internal/suppression"
 )
 
-// leaseTTL is for how long the graph's lease is granted at a time.
-const leaseTTL = 15 * time.Second
+const (
+	// leaseTTL is for how long the graph's lease is granted at a time.
+	leaseTTL = 15 * time.Second
+	// writeLimit is how long a write may be under way after it has asked the ledger, and elsewhere how long an erasure
+	// waits for those of other instances: a little longer, because a clock may run slow and a request outlive its sender.
+	writeLimit = 5 * time.Second
+	elsewhere  = writeLimit + time.Second
+)
 
 // derivedKey is a key of its own for what outlives the rows (job ids, insert ids, cursors), from the deployment's salt.
 func derivedKey(salt subject.Salt, label string) []byte {
@@ -56,6 +63,9 @@ func onGCP(ctx context.Context, s *Service, name, graphProject string) (*assembl
 		return graphOnGCP(ctx, s, graphProject)
 	}
 	a := &assembly{}
+	if err := a.firestoreLedger(ctx, s, name, elsewhere); err != nil {
+		return a, err
+	}
 	client, err := openBigQuery(ctx, s, s.GCPProject, s.BigQueryDataset, s.BigQueryLocation)
 	if err != nil {
 		return a, err
@@ -70,16 +80,35 @@ func onGCP(ctx context.Context, s *Service, name, graphProject string) (*assembl
 	err = each(
 		func(k intake.Kind) (*bigquery.Table, error) {
 			covered = append(covered, k.Table)
-			return client.Table(ctx, k.Table)
+			return client.Table(ctx, k.Table, bigquery.WithBackstop(cell.Backstop(a.ledger, k.Table)))
 		},
 		func(t *bigquery.Table, k intake.Kind) error { return a.alone(t, k) }, kinds)
 	a.surveys = append(a.surveys, cell.Survey{Surveyor: client, Covered: append(covered, audit.Table())})
 	return a, err
 }
 
+// firestoreLedger opens the cell's suppression ledger, which all its instances share.
+func (a *assembly) firestoreLedger(ctx context.Context, s *Service, name string, elsewhere time.Duration) error {
+	client, err := openFirestore(ctx, s, s.GCPProject, s.FirestoreDatabase)
+	if err != nil {
+		return err
+	}
+	a.close = append(a.close, client.Close)
+	ledger, err := client.Ledger(ctx, name, s.suppression)
+	if err != nil {
+		return fmt.Errorf("opening the suppression ledger: %w", err)
+	}
+	a.keep(ledger, suppression.NewWriters(writeLimit), elsewhere)
+	return nil
+}
+
 func graphOnGCP(ctx context.Context, s *Service, project string) (*assembly, error) {
 	a := &assembly{}
+	// One instance serves the graph at a time, by its lease or by the manifest: nobody elsewhere is writing.
 	if project == "" {
+		if err := a.firestoreLedger(ctx, s, graphCell, 0); err != nil {
+			return a, err
+		}
 		a.purge = func(ctx context.Context, project string) (int64, error) { return purgeJournal(ctx, s, project) }
 		return a, a.graphAlone()
 	}
@@ -89,7 +118,12 @@ func graphOnGCP(ctx context.Context, s *Service, project string) (*assembly, err
 	}
 	a.close = append(a.close, client.Close)
 	kind := intake.Edges()
-	durable, err := client.Journal(ctx, kind.Table)
+	ledger, err := client.Ledger(ctx, graphCell, s.suppression)
+	if err != nil {
+		return a, fmt.Errorf("opening the suppression ledger: %w", err)
+	}
+	a.keep(ledger, suppression.NewWriters(writeLimit), 0)
+	durable, err := client.Journal(ctx, kind.Table, ledger)
 	if err != nil {
 		return a, fmt.Errorf("opening the graph's journal: %w", err)
 	}
@@ -102,7 +136,7 @@ func graphOnGCP(ctx context.Context, s *Service, project string) (*assembly, err
 		return a, fmt.Errorf("making the graph's lease: %w", err)
 	}
 	a.surveys = append(a.surveys, cell.Survey{Surveyor: client, Covered: []stores.Table{kind.Table}})
-	return a, a.graph(durable, "firestore", keep)
+	return a, a.journalled(durable, "firestore", keep)
 }
 
 // purgeJournal empties a journal that is switched off and still holds rows.
@@ -112,7 +146,7 @@ func purgeJournal(ctx context.Context, s *Service, project string) (deleted int6
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	durable, err := client.Journal(ctx, intake.Edges().Table)
+	durable, err := client.Journal(ctx, intake.Edges().Table, nil)
 	if err != nil {
 		return 0, fmt.Errorf("opening the graph's journal: %w", err)
 	}

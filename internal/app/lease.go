@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"recount/internal/cell"
+	"recount/internal/intake"
 	"recount/internal/stores"
 	"recount/internal/stores/memory"
+	"recount/internal/suppression"
 )
 
 // lease says which one instance may serve the graph. Held MUST be false before another instance can hold it.
@@ -25,14 +27,15 @@ type lease interface {
 
 // replayedLease is held once the lease is, and the journal has been replayed into the graph.
 //
-// The replay holds every lock of the graph's subjects. An erasure that began under an earlier term ends before the replay
+// The replay waits for its turn alone. An erasure that began under an earlier term ends before the replay
 // of the next begins, and finds the lease not held: it can't have erased the journal before the replay read it, and the
 // memory before the replay filled it.
 type replayedLease struct {
 	lease    lease
-	locks    *cell.Locks
+	turns    *cell.Turns
 	graph    *memory.Graph
 	journal  journal
+	guard    *suppression.Guard
 	replayed atomic.Bool
 }
 
@@ -43,36 +46,60 @@ func (r *replayedLease) keep(ctx context.Context) error {
 	return r.lease.Keep(ctx, r.replay, func() { r.replayed.Store(false) })
 }
 
-// replay makes the graph what the journal holds, and nothing else.
+// replay makes the graph what the journal holds and the ledger allows, and nothing else.
 func (r *replayedLease) replay(ctx context.Context) error {
-	unlock, err := r.locks.LockAll(ctx)
+	release, err := r.turns.Alone(ctx)
 	if err != nil {
 		return fmt.Errorf("waiting for the graph's erasures and writes to end: %w", err)
 	}
-	defer unlock()
+	defer release()
 	r.graph.Reset()
-	rows := func(yield func(stores.Row, error) bool) {
-		errEnough := errors.New("enough")
-		err := r.journal.Scan(ctx, func(row stores.Row) error {
-			if !yield(row, nil) {
-				return errEnough
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, errEnough) {
-			yield(nil, err)
-		}
+	load := &loading{graph: r.graph, admit: cell.Backstop(r.guard.Ledger, intake.Edges().Table)}
+	err = r.journal.Scan(ctx, func(row stores.Row) error { return load.add(ctx, row) })
+	if err == nil {
+		err = load.flush(ctx)
 	}
-	if _, err := r.graph.Load(ctx, rows); err != nil {
+	if err != nil {
 		return fmt.Errorf("replaying the graph's journal: %w", err)
 	}
 	r.replayed.Store(true)
 	return nil
 }
 
-// fill takes rows that were journalled under the lease.
-func (r *replayedLease) fill(rows []stores.Row) {
-	_, _ = r.graph.Append(context.Background(), rows, 0) // the journal took them, so they fit, and the graph knows duplicates
+// loadChunk is how many rows of a journal are asked about, and go into the graph, at a time.
+const loadChunk = 1000
+
+// loading is a journal on its way into a graph. After an error the graph holds a part of it, and is not served.
+type loading struct {
+	graph *memory.Graph
+	admit stores.Backstop
+	rows  []stores.Row
+}
+
+func (l *loading) add(ctx context.Context, row stores.Row) error {
+	if l.rows = append(l.rows, row); len(l.rows) < loadChunk {
+		return nil
+	}
+	return l.flush(ctx)
+}
+
+// flush leaves out what was suppressed: an erasure that died between its record and its delete left it in the journal.
+func (l *loading) flush(ctx context.Context) error {
+	admitted, err := l.admit(ctx, l.rows, 0)
+	if err != nil {
+		return err
+	}
+	kept := l.rows[:0]
+	for i, row := range l.rows {
+		if admitted[i] {
+			kept = append(kept, row)
+		}
+	}
+	if _, err := l.graph.Append(ctx, kept, 0); err != nil {
+		return fmt.Errorf("loading rows: %w", err)
+	}
+	l.rows = l.rows[:0]
+	return nil
 }
 
 // dirLock is the lock of a data directory: one process at a time. The kernel releases it when the process ends, however

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"recount/internal/cell"
 	"recount/internal/stores"
 	"recount/internal/stores/sqlite"
 	"recount/internal/subject"
+	"recount/internal/suppression"
 )
 
 // owners opens an owner's own tables, each checked against the live schema. The error names every store that is refused.
@@ -24,7 +26,20 @@ func owners(ctx context.Context, s *Service, file cell.OwnerConfig) (*assembly, 
 			return a, err
 		}
 		a.close = append(a.close, dir.release)
+		db, err := sqlite.Open(ctx, filepath.Join(s.dataDir(file.Cell), "suppression.db"))
+		if err != nil {
+			return a, fmt.Errorf("opening the suppression ledger: %w", err)
+		}
+		a.close = append(a.close, db.Close)
+		ledger, err := db.Ledger(ctx, s.suppression)
+		if err != nil {
+			return a, fmt.Errorf("opening the suppression ledger: %w", err)
+		}
+		a.keep(ledger, nil, 0)
+	} else if err := a.firestoreLedger(ctx, s, file.Cell, 0); err != nil {
+		return a, err
 	}
+	a.guard.Writers, a.capture.Writers = nil, nil // an owner's importers ask, and write on their own
 	o := &opening{Service: s, assembly: a, databases: map[string]*database{}}
 	var faults []error
 	for _, spec := range file.Stores {
@@ -69,6 +84,9 @@ func (o *opening) open(ctx context.Context, spec cell.OwnerStore) error {
 	}
 	db.covered = append(db.covered, table)
 	o.groups = append(o.groups, subject.Group{Stores: []subject.Store{store}})
+	if sourced, ok := store.(suppression.Store); ok && sourced.NamesSources() {
+		o.capture.Stores = append(o.capture.Stores, sourced)
+	}
 	return nil
 }
 

@@ -149,8 +149,10 @@ func (r *running) newCell(name string, a *assembly) *cell.Cell {
 	for _, in := range a.intakes {
 		in.Count, in.Budget = r.obs.Recorded, budget
 	}
+	a.guard.OnUnreadable = r.ledgerUnreadable
 	c := cell.Config{
 		Name: name, Version: version(), Salt: r.salt, Groups: a.groups, Intakes: a.intakes, StoreTimeout: r.StoreTimeout,
+		Ledger: a.ledger, Guard: a.guard, Capture: a.captures(),
 		Deny: r.AccessDenyFields, OnError: r.storeFailed, Stopping: r.life.Erasures(), Surveys: a.surveys, GraphJournal: a.journal,
 		Observe: func() func(...[]subject.Receipt) { return r.obs.Erasing(obs.Local) },
 	}
@@ -158,6 +160,13 @@ func (r *running) newCell(name string, a *assembly) *cell.Cell {
 		c.Lease = a.lease
 	}
 	return cell.New(c)
+}
+
+// ledgerUnreadable logs and counts records that were skipped because nobody could say whether they were erased.
+func (r *running) ledgerUnreadable(records int, err error) {
+	r.obs.LedgerUnreadable(records)
+	r.log.Error("the suppression ledger can not be read: records are skipped", zap.Int("records", records),
+		zap.String("reason", string(subject.ReasonOf(err))), zap.String("kind", fmt.Sprintf("%T", innermost(err))))
 }
 
 // storeFailed logs the kind of a store's error, and nothing of its text: it may quote a row.

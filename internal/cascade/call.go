@@ -74,6 +74,7 @@ func (p *Peer) attempt(ctx context.Context, requestID, url string, body []byte, 
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("X-Request-ID", requestID)
+	request.Header.Set("Prefer", wire.PreferSources)
 	response, err := p.transport.RoundTrip(request)
 	if err != nil {
 		return answer{}, broken(ctx, err)

@@ -15,103 +15,105 @@ import (
 // anyStore stands for all stores of a cell in the receipt of one that gave no usable answer.
 const anyStore = "*"
 
-// abandonAfter is how long a target may take to return once the cascade's time is up, before it counts as hung. A cell
+// abandonAfter is how long a cell may take to return once the cascade's time is up, before it counts as hung. A cell
 // that stops in time needs a part of it to write the receipts of its own hung stores.
 const abandonAfter = time.Second
 
-// Target is a cell that erases: the local one, or a peer. It answers a list of receipts that is never empty, one list
-// per subject. It MUST return soon after its context ends; what does not is abandoned.
-type Target interface {
+// Cell is a cell that erases: the local one, or a peer. Its erasures have receipts, never none, and the sources that it
+// resolved; nil sources say that it keeps no ledger, and can't be asked for what others resolved. It MUST return soon
+// after its context ends; what does not is abandoned.
+type Cell interface {
 	Name() string
-	Erase(ctx context.Context, requestID string, s subject.Subject) []subject.Receipt
-	// EraseBatch erases 1 to wire.MaxBatch subjects of one tenant and answers for each, in order.
-	EraseBatch(ctx context.Context, requestID string, subjects []subject.Subject) [][]subject.Receipt
+	Erase(ctx context.Context, requestID string, t subject.Target) subject.Erasure
+	// EraseBatch erases 1 to wire.MaxBatch targets of one tenant, all of them people or all of them sources (and then
+	// at most wire.MaxBatch sources in all), and answers for each, in order.
+	EraseBatch(ctx context.Context, requestID string, targets []subject.Target) []subject.Erasure
 }
 
-// Cascade erases from all its targets at once. It is safe for concurrent use.
+// Cascade erases from all its cells at once. It is safe for concurrent use.
 type Cascade struct {
-	targets []Target
+	cells   []Cell
 	timeout time.Duration
 	stopped chan struct{}
 	stop    func()
 }
 
-// New takes the targets in the order that their receipts are to have, the local cell first, and the time that a whole
+// New takes the cells in the order that their receipts are to have, the local one first, and the time that a whole
 // cascade may take.
-func New(timeout time.Duration, targets ...Target) *Cascade {
+func New(timeout time.Duration, cells ...Cell) *Cascade {
 	stopped := make(chan struct{})
-	return &Cascade{targets: targets, timeout: timeout, stopped: stopped, stop: sync.OnceFunc(func() { close(stopped) })}
+	return &Cascade{cells: cells, timeout: timeout, stopped: stopped, stop: sync.OnceFunc(func() { close(stopped) })}
 }
 
 // Stop ends the cascades that are running, and all later ones, with subject.ErrShuttingDown as the cause: what they did
 // not finish is a failed receipt that says so. A retry settles it.
 func (c *Cascade) Stop() { c.stop() }
 
-// Erase answers the receipts of every target, in the order of the targets, whatever fails, panics or hangs. It is not
-// ended by ctx, whose values it keeps: a caller that hangs up does not stop an erasure.
-func (c *Cascade) Erase(ctx context.Context, requestID string, s subject.Subject) []subject.Receipt {
-	answers := fanOut(ctx, c, func(ctx context.Context, t Target) []subject.Receipt {
-		return t.Erase(ctx, requestID, s)
-	}, lost)
-	var out []subject.Receipt
-	for i, receipts := range answers {
-		out = append(out, c.orNothing(i, receipts)...)
-	}
-	return out
-}
-
-// EraseBatch is Erase for 1 to wire.MaxBatch subjects of one tenant. It answers one list of receipts per subject, in
-// order.
-func (c *Cascade) EraseBatch(ctx context.Context, requestID string, subjects []subject.Subject) [][]subject.Receipt {
-	answers := fanOut(ctx, c, func(ctx context.Context, t Target) [][]subject.Receipt {
-		results := t.EraseBatch(ctx, requestID, subjects)
-		if len(results) != len(subjects) {
-			return repeat(lost(t, time.Now(), subject.ReasonPeerResults), len(subjects))
-		}
-		return results
-	}, func(t Target, started time.Time, reason subject.Reason) [][]subject.Receipt {
-		return repeat(lost(t, started, reason), len(subjects))
+// Erase answers the receipts of every cell, in the order of the cells, whatever fails, panics or hangs. It is not ended
+// by ctx, whose values it keeps: a caller that hangs up does not stop an erasure.
+func (c *Cascade) Erase(ctx context.Context, requestID string, t subject.Target) []subject.Receipt {
+	ctx, cancel := c.detach(ctx)
+	defer cancel()
+	answers := fanOut(ctx, c, func(ctx context.Context, cell Cell) []subject.Erasure {
+		return []subject.Erasure{cell.Erase(ctx, requestID, t)}
+	}, func(cell Cell, started time.Time, reason subject.Reason) []subject.Erasure {
+		return []subject.Erasure{lost(cell, started, reason)}
 	})
-	out := make([][]subject.Receipt, len(subjects))
-	for i, results := range answers {
-		for j := range subjects {
-			out[j] = append(out[j], c.orNothing(i, results[j])...)
-		}
-	}
-	return out
+	return c.close(ctx, requestID, []subject.Target{t}, answers)[0]
 }
 
-// orNothing keeps a target without receipts from vanishing among those that have some.
-func (c *Cascade) orNothing(target int, receipts []subject.Receipt) []subject.Receipt {
+// EraseBatch is Erase for 1 to wire.MaxBatch people of one tenant. It answers one list of receipts per target, in order.
+func (c *Cascade) EraseBatch(ctx context.Context, requestID string, targets []subject.Target) [][]subject.Receipt {
+	ctx, cancel := c.detach(ctx)
+	defer cancel()
+	answers := fanOut(ctx, c, func(ctx context.Context, cell Cell) []subject.Erasure {
+		return eraseBatch(ctx, cell, requestID, targets)
+	}, func(cell Cell, started time.Time, reason subject.Reason) []subject.Erasure {
+		return repeat(lost(cell, started, reason), len(targets))
+	})
+	return c.close(ctx, requestID, targets, answers)
+}
+
+// eraseBatch is the cell's answer, if it is one for each target.
+func eraseBatch(ctx context.Context, cell Cell, requestID string, targets []subject.Target) []subject.Erasure {
+	erasures := cell.EraseBatch(ctx, requestID, targets)
+	if len(erasures) != len(targets) {
+		return repeat(lost(cell, time.Now(), subject.ReasonPeerResults), len(targets))
+	}
+	return erasures
+}
+
+// orNothing keeps a cell without receipts from vanishing among those that have some.
+func orNothing(cell Cell, receipts []subject.Receipt) []subject.Receipt {
 	if len(receipts) == 0 {
-		return lost(c.targets[target], time.Now(), subject.ReasonNothingVerified)
+		return lost(cell, time.Now(), subject.ReasonNothingVerified).Receipts
 	}
 	return receipts
 }
 
-// lost is the receipt of a target that could not answer for itself.
-func lost(t Target, started time.Time, reason subject.Reason) []subject.Receipt {
+// lost is the erasure of a cell that could not answer for itself.
+func lost(cell Cell, started time.Time, reason subject.Reason) subject.Erasure {
 	times := subject.Times{Started: started, Finished: time.Now()}
-	return []subject.Receipt{subject.NewFailed(subject.Label{Cell: t.Name(), Store: anyStore}, times, subject.Counts{}, reason)}
+	return subject.Erasure{Receipts: []subject.Receipt{
+		subject.NewFailed(subject.Label{Cell: cell.Name(), Store: anyStore}, times, subject.Counts{}, reason),
+	}}
 }
 
-func repeat(receipts []subject.Receipt, n int) [][]subject.Receipt {
-	out := make([][]subject.Receipt, n)
+func repeat(e subject.Erasure, n int) []subject.Erasure {
+	out := make([]subject.Erasure, n)
 	for i := range out {
-		out[i] = receipts
+		out[i] = e
 	}
 	return out
 }
 
-// fanOut asks all targets at once and answers in their order.
+// fanOut asks all cells at once and answers in their order.
 func fanOut[T any](
-	client context.Context, c *Cascade, ask func(context.Context, Target) T, lost func(Target, time.Time, subject.Reason) T,
+	ctx context.Context, c *Cascade, ask func(context.Context, Cell) T, lost func(Cell, time.Time, subject.Reason) T,
 ) []T {
-	ctx, cancel := c.detach(client)
-	defer cancel()
 	started := time.Now()
-	answers := make([]chan T, len(c.targets))
-	for i, target := range c.targets {
+	answers := make([]chan T, len(c.cells))
+	for i, target := range c.cells {
 		answer := make(chan T, 1)
 		answers[i] = answer
 		go func() {
@@ -125,7 +127,7 @@ func fanOut[T any](
 	}
 	late, stop := after(ctx, abandonAfter)
 	defer stop()
-	out := make([]T, len(c.targets))
+	out := make([]T, len(c.cells))
 	for i, answer := range answers {
 		select {
 		case out[i] = <-answer:
@@ -135,7 +137,7 @@ func fanOut[T any](
 		select {
 		case out[i] = <-answer:
 		default:
-			out[i] = lost(c.targets[i], started, endOf(ctx, subject.ReasonTimeout))
+			out[i] = lost(c.cells[i], started, endOf(ctx, subject.ReasonTimeout))
 		}
 	}
 	return out

@@ -9,28 +9,28 @@ import (
 
 // question is what a peer was asked. An answer to another one is worth nothing.
 type question struct {
-	requestID, tenant string
-	ref               subject.Ref
+	requestID string
+	target    subject.Target
 }
 
-// judge answers the receipts that the peer's words are good for, or the reason why the whole answer is not.
-func (p *Peer) judge(got answer, q question, window subject.Times) ([]subject.Receipt, subject.Reason) {
+// judge answers what the peer's words are good for, or the reason why the whole answer is not.
+func (p *Peer) judge(got answer, q question, window subject.Times) (subject.Erasure, subject.Reason) {
 	said, err := wire.DecodePeer(got.body)
 	if err != nil {
-		return nil, subject.ReasonPeerNotJSON
+		return subject.Erasure{}, subject.ReasonPeerNotJSON
 	}
 	top, reason := doubt(said, q)
 	switch {
 	case reason != subject.ReasonNone:
-		return nil, reason
+		return subject.Erasure{}, reason
 	case got.code != wire.HTTPStatus(top):
-		return nil, subject.ReasonPeerMismatch
+		return subject.Erasure{}, subject.ReasonPeerMismatch
 	}
-	return p.attest(said, window), subject.ReasonNone
+	return p.attest(said, q, window)
 }
 
 // judgeBatch judges each result as judge does, and that they are one per question, in order.
-func (p *Peer) judgeBatch(got answer, questions []question, window subject.Times) ([][]subject.Receipt, subject.Reason) {
+func (p *Peer) judgeBatch(got answer, questions []question, window subject.Times) ([]subject.Erasure, subject.Reason) {
 	said, err := wire.DecodePeerBatch(got.body)
 	if err != nil {
 		return nil, subject.ReasonPeerNotJSON
@@ -40,7 +40,7 @@ func (p *Peer) judgeBatch(got answer, questions []question, window subject.Times
 	}
 	words := make([]wire.PeerText, len(questions))
 	for i, result := range said.Results {
-		if string(result.SubjectRef) != string(questions[i].ref) {
+		if string(result.SubjectRef) != string(questions[i].target.Ref) {
 			return nil, subject.ReasonPeerResults
 		}
 		words[i] = result.Status
@@ -52,12 +52,14 @@ func (p *Peer) judgeBatch(got answer, questions []question, window subject.Times
 	case got.code != wire.HTTPStatus(top) || !agrees(top, words):
 		return nil, subject.ReasonPeerMismatch
 	}
-	out := make([][]subject.Receipt, len(questions))
+	out := make([]subject.Erasure, len(questions))
 	for i, result := range said.Results {
-		if _, reason := doubt(result, questions[i]); reason != subject.ReasonNone {
+		_, reason := doubt(result, questions[i])
+		if reason == subject.ReasonNone {
+			out[i], reason = p.attest(result, questions[i], window)
+		}
+		if reason != subject.ReasonNone {
 			out[i] = p.nothing(window, reason)
-		} else {
-			out[i] = p.attest(result, window)
 		}
 	}
 	return out, subject.ReasonNone
@@ -76,11 +78,11 @@ func doubt(said wire.PeerResponse, q question) (subject.Status, subject.Reason) 
 		reason = subject.ReasonPeerNoReceipts
 	case string(said.RequestID) != q.requestID:
 		reason = subject.ReasonPeerWrongRequest
-	case string(said.TenantID) != q.tenant:
+	case string(said.TenantID) != q.target.Tenant:
 		reason = subject.ReasonPeerWrongTenant
-	case string(said.SubjectRef) != string(q.ref):
+	case string(said.SubjectRef) != string(q.target.Ref):
 		reason = subject.ReasonPeerWrongSubject
-	case said.Operation != wire.OpErase:
+	case string(said.Operation) != wire.OperationOf(q.target):
 		reason = subject.ReasonPeerWrongOp
 	case err != nil:
 		reason = subject.ReasonPeerUnknownStatus
@@ -105,9 +107,28 @@ func agrees(top subject.Status, words []wire.PeerText) bool {
 	return top == worst || open && top.Worse(worst) == top
 }
 
-// attest judges receipts one by one: a bad one is coerced, and its siblings are kept. Every store that the peer must
+// attest judges the receipts and reads the sources. A source that can't be read is one that nobody could be asked for.
+func (p *Peer) attest(said wire.PeerResponse, q question, window subject.Times) (subject.Erasure, subject.Reason) {
+	e := subject.Erasure{Receipts: p.receipts(said, window)}
+	if said.Sources.Malformed {
+		return e, subject.ReasonPeerNotJSON
+	}
+	if !said.Sources.Given {
+		return e, subject.ReasonNone
+	}
+	e.Sources = make([]subject.Source, len(said.Sources.Listed))
+	for i, listed := range said.Sources.Listed {
+		var err error
+		if e.Sources[i], err = subject.NewSource(q.target.Tenant, listed.Source, listed.SourceRef); err != nil {
+			return e, subject.ReasonSourceInvalid
+		}
+	}
+	return e, subject.ReasonNone
+}
+
+// receipts judges receipts one by one: a bad one is coerced, and its siblings are kept. Every store that the peer must
 // answer for has exactly one receipt in the end.
-func (p *Peer) attest(said wire.PeerResponse, window subject.Times) []subject.Receipt {
+func (p *Peer) receipts(said wire.PeerResponse, window subject.Times) []subject.Receipt {
 	out := make([]subject.Receipt, 0, len(said.Receipts)+len(p.config.Stores))
 	at := make(map[string]int, len(said.Receipts))
 	for _, r := range said.Receipts {
@@ -140,7 +161,7 @@ func (p *Peer) attestOne(r wire.PeerReceipt, store string, after time.Duration, 
 		return p.failed(store, window, subject.ReasonPeerWrongCell)
 	}
 	counts, sound := countsOf(r)
-	label := subject.Label{Cell: p.config.Name, Store: store, Backend: r.Backend.Name()}
+	label := subject.Label{Cell: p.config.Name, Store: store, Backend: r.Backend.Name(), Sticky: bool(r.Sticky)}
 	times := timesOf(r, window)
 	status, err := subject.ParseStatus(string(r.Status))
 	switch {
@@ -157,12 +178,15 @@ func (p *Peer) attestOne(r wire.PeerReceipt, store string, after time.Duration, 
 	})
 }
 
-// countsOf reads the three counts; one that is not sound is left unmeasured, and the others stay as evidence.
+// countsOf reads the counts; one that is not sound is left unmeasured, and the others stay as evidence.
 func countsOf(r wire.PeerReceipt) (subject.Counts, bool) {
 	before, soundBefore := r.Before.Count()
 	deleted, soundDeleted := r.Deleted.Count()
 	remaining, soundRemaining := r.Remaining.Count()
-	return subject.Counts{Before: before, Deleted: deleted, Remaining: remaining}, soundBefore && soundDeleted && soundRemaining
+	suppressed, soundSuppressed := r.Suppressed.Optional()
+	derived, soundDerived := r.Derived.Optional()
+	return subject.Counts{Before: before, Deleted: deleted, Remaining: remaining, Suppressed: suppressed, Derived: derived},
+		soundBefore && soundDeleted && soundRemaining && soundSuppressed && soundDerived
 }
 
 // timesOf reads the times; where the peer gave none, the work lay between question and answer.

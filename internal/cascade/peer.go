@@ -4,18 +4,14 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"slices"
 	"time"
 
 	"recount/internal/subject"
 	"recount/internal/wire"
 )
 
-// Bounds on the size of an answer, in bytes: of one about a single subject, and what each more in a batch adds.
-const (
-	maxAnswer    = 1 << 20
-	maxPerResult = 16 << 10
-)
+// maxAnswer bounds the size of an answer, in bytes. A person's sources are in it: about half a million of usual length.
+const maxAnswer = 64 << 20
 
 // Observer is told what goes wrong with peers, for metrics. It MUST be safe for concurrent use.
 type Observer interface {
@@ -75,52 +71,75 @@ func (p *Peer) Name() string { return p.config.Name }
 // Configured reports whether the peer has a URL.
 func (p *Peer) Configured() bool { return p.config.URL != "" }
 
-// Erase asks the peer to erase the subject from its own stores. The receipts cover every store that it must answer for,
+// Erase asks the peer to erase the target from its own stores. The receipts cover every store that it must answer for,
 // or are one failed receipt for the store "*".
-func (p *Peer) Erase(ctx context.Context, requestID string, s subject.Subject) []subject.Receipt {
+func (p *Peer) Erase(ctx context.Context, requestID string, t subject.Target) subject.Erasure {
 	started := time.Now()
-	body := wire.SubjectRequest{TenantID: s.Tenant(), IdentityID: s.Identity()}
-	got, reason := p.call(ctx, requestID, "subject:delete", body, maxAnswer)
+	operation, body := "subject:delete", any(wire.SubjectRequest{TenantID: t.Tenant, IdentityID: t.Subject.Identity()})
+	if !t.AboutPerson() {
+		if len(t.Sources) != 1 {
+			return p.EraseBatch(ctx, requestID, []subject.Target{t})[0]
+		}
+		operation, body = "source:delete", wire.SourceRequest{TenantID: t.Tenant, Source: t.Sources[0].Origin(), SourceRef: t.Sources[0].Reference()}
+	}
+	got, reason := p.call(ctx, requestID, operation, body, maxAnswer)
 	window := subject.Times{Started: started, Finished: time.Now()}
-	var receipts []subject.Receipt
+	var erasure subject.Erasure
 	if reason == subject.ReasonNone {
-		receipts, reason = p.judge(got, question{requestID: requestID, tenant: s.Tenant(), ref: s.Ref(p.options.Salt)}, window)
+		erasure, reason = p.judge(got, question{requestID: requestID, target: t}, window)
 	}
 	if reason != subject.ReasonNone {
-		receipts = p.nothing(window, reason)
+		erasure = p.nothing(window, reason)
 	}
-	p.observe(receipts)
-	return receipts
+	p.observe(erasure.Receipts)
+	return erasure
 }
 
-// EraseBatch is Erase for 1 to wire.MaxBatch subjects of one tenant, in one call.
-func (p *Peer) EraseBatch(ctx context.Context, requestID string, subjects []subject.Subject) [][]subject.Receipt {
-	if len(subjects) == 0 {
+// EraseBatch is Erase for many targets of one tenant, all people or all sources, in one call.
+func (p *Peer) EraseBatch(ctx context.Context, requestID string, targets []subject.Target) []subject.Erasure {
+	if len(targets) == 0 {
 		return nil
 	}
 	started := time.Now()
-	body := wire.BatchRequest{TenantID: subjects[0].Tenant(), IdentityIDs: make([]string, len(subjects))}
-	questions := make([]question, len(subjects))
-	for i, s := range subjects {
-		body.IdentityIDs[i] = s.Identity()
-		questions[i] = question{requestID: requestID, tenant: s.Tenant(), ref: s.Ref(p.options.Salt)}
+	operation, body := batchOf(targets)
+	questions := make([]question, len(targets))
+	for i, t := range targets {
+		questions[i] = question{requestID: requestID, target: t}
 	}
-	got, reason := p.call(ctx, requestID, "subject:batchDelete", body, maxAnswer+int64(len(subjects))*maxPerResult)
+	got, reason := p.call(ctx, requestID, operation, body, maxAnswer)
 	window := subject.Times{Started: started, Finished: time.Now()}
-	var results [][]subject.Receipt
+	var results []subject.Erasure
 	if reason == subject.ReasonNone {
 		results, reason = p.judgeBatch(got, questions, window)
 	}
 	if reason != subject.ReasonNone {
-		results = repeat(p.nothing(window, reason), len(subjects))
+		results = repeat(p.nothing(window, reason), len(targets))
 	}
-	p.observe(slices.Concat(results...))
+	for _, e := range results {
+		p.observe(e.Receipts)
+	}
 	return results
 }
 
+// batchOf is the call that names all the targets.
+func batchOf(targets []subject.Target) (operation string, body any) {
+	if targets[0].AboutPerson() {
+		people := wire.BatchRequest{TenantID: targets[0].Tenant, IdentityIDs: make([]string, len(targets))}
+		for i, t := range targets {
+			people.IdentityIDs[i] = t.Subject.Identity()
+		}
+		return "subject:batchDelete", people
+	}
+	sources := wire.SourceBatchRequest{TenantID: targets[0].Tenant, Erasures: make([]wire.SourceErasure, len(targets))}
+	for i, t := range targets {
+		sources.Erasures[i] = wire.SourceErasure{SubjectRef: string(t.Ref), Sources: wire.FromSources(t.Sources)}
+	}
+	return "source:batchDelete", sources
+}
+
 // nothing is the answer for a peer that gave none which can be used.
-func (p *Peer) nothing(window subject.Times, reason subject.Reason) []subject.Receipt {
-	return []subject.Receipt{p.failed(anyStore, window, reason)}
+func (p *Peer) nothing(window subject.Times, reason subject.Reason) subject.Erasure {
+	return subject.Erasure{Receipts: []subject.Receipt{p.failed(anyStore, window, reason)}}
 }
 
 // failed is a receipt for a store that the peer did not measure as far as anyone can tell.

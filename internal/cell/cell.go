@@ -9,6 +9,7 @@ import (
 	"recount/internal/intake"
 	"recount/internal/stores"
 	"recount/internal/subject"
+	"recount/internal/suppression"
 	"recount/internal/wire"
 )
 
@@ -19,6 +20,11 @@ type Config struct {
 	Salt    subject.Salt
 	Groups  []subject.Group
 	Intakes []*intake.Intake
+	// Ledger remembers what was erased from this cell. Every write asks it by way of Guard.
+	Ledger suppression.Ledger
+	Guard  *suppression.Guard
+	// Capture records what the groups without a vault are about to lose.
+	Capture subject.Capture
 	// StoreTimeout is the deadline of one store, from count to recount.
 	StoreTimeout time.Duration
 	Deny         []string // fields that an access never shows
@@ -58,7 +64,7 @@ func New(c Config) *Cell {
 	}
 	return &Cell{
 		config: c,
-		eraser: subject.Eraser{Cell: c.Name, Groups: c.Groups, Timeout: c.StoreTimeout, OnError: c.OnError},
+		eraser: subject.Eraser{Cell: c.Name, Groups: c.Groups, Timeout: c.StoreTimeout, Capture: c.Capture, OnError: c.OnError},
 		accessor: subject.Accessor{
 			Cell: c.Name, Stores: all, Timeout: c.StoreTimeout, Deny: append(subject.DefaultDeny(), c.Deny...),
 			Pages: subject.NewPageKey(c.Salt), OnError: c.OnError,
@@ -69,31 +75,44 @@ func New(c Config) *Cell {
 // Name is the cell's name on receipts.
 func (c *Cell) Name() string { return c.config.Name }
 
-// Ref is the subject's pseudonym in this deployment.
-func (c *Cell) Ref(s subject.Subject) subject.Ref { return s.Ref(c.config.Salt) }
+// Salt makes the pseudonyms of this deployment.
+func (c *Cell) Salt() subject.Salt { return c.config.Salt }
 
 // Intakes are the write endpoints of the cell.
 func (c *Cell) Intakes() []*intake.Intake { return c.config.Intakes }
 
-// Erase erases the subject from every store and answers a receipt for each. Neither the caller's context nor its request
-// id matter to stores: an erasure that has started is finished, and concurrent calls for one subject share the work.
-func (c *Cell) Erase(_ context.Context, _ string, s subject.Subject) []subject.Receipt {
-	return c.flights.Do(s, func() []subject.Receipt { return c.erase([]subject.Subject{s})[0] })
+// Ledger is the cell's suppression ledger.
+func (c *Cell) Ledger() suppression.Ledger { return c.config.Ledger }
+
+// Guard is what every write to the cell's stores asks.
+func (c *Cell) Guard() *suppression.Guard { return c.config.Guard }
+
+// Erase erases the target from every store and answers a receipt for each. Neither the caller's context nor its request
+// id matter to stores: an erasure that has started is finished, and concurrent calls for one person share the work.
+func (c *Cell) Erase(_ context.Context, _ string, t subject.Target) subject.Erasure {
+	if !t.AboutPerson() {
+		return c.erase([]subject.Target{t})[0]
+	}
+	return c.flights.Do(t.Subject, func() subject.Erasure { return c.erase([]subject.Target{t})[0] })
 }
 
-// EraseBatch is Erase for many subjects of one tenant: one list of receipts per subject, in order.
-func (c *Cell) EraseBatch(_ context.Context, _ string, subjects []subject.Subject) [][]subject.Receipt {
-	return c.erase(subjects)
+// EraseBatch is Erase for many targets of one tenant, answered in order.
+func (c *Cell) EraseBatch(_ context.Context, _ string, targets []subject.Target) []subject.Erasure {
+	return c.erase(targets)
 }
 
-func (c *Cell) erase(subjects []subject.Subject) [][]subject.Receipt {
+func (c *Cell) erase(targets []subject.Target) []subject.Erasure {
 	if c.config.Observe == nil {
-		return c.eraser.EraseAll(c.config.Stopping, subjects)
+		return c.eraser.EraseAll(c.config.Stopping, targets)
 	}
 	done := c.config.Observe()
-	receipts := c.eraser.EraseAll(c.config.Stopping, subjects)
-	done(receipts...)
-	return receipts
+	erasures := c.eraser.EraseAll(c.config.Stopping, targets)
+	lists := make([][]subject.Receipt, len(erasures))
+	for i, e := range erasures {
+		lists[i] = e.Receipts
+	}
+	done(lists...)
+	return erasures
 }
 
 // Count counts the subject in every store.
@@ -128,9 +147,12 @@ func (c *Cell) Serving() error {
 	return nil
 }
 
-// Ready reports the first store that can't answer now.
+// Ready reports what can't answer now: the suppression ledger, or the first store.
 func (c *Cell) Ready(ctx context.Context) error {
 	if err := c.Serving(); err != nil {
+		return err
+	}
+	if err := c.config.Ledger.Ready(ctx); err != nil {
 		return err
 	}
 	for _, store := range c.accessor.Stores {

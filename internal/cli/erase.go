@@ -224,7 +224,7 @@ func (e *eraser) reportJSON() error {
 	now := time.Now()
 	out := wire.BatchResponse{Status: e.worst().String(), Results: make([]wire.EraseResponse, len(e.people))}
 	for i, o := range e.outcomes {
-		out.Results[i] = wire.FromReceipts(o.requestID, e.tenant, o.ref, o.receipts, now)
+		out.Results[i] = wire.FromReceipts(o.requestID, subject.Target{Tenant: e.tenant, Subject: e.people[i].Subject, Ref: o.ref}, o.receipts, now)
 	}
 	if len(e.people) == 1 {
 		return e.writeJSON(out.Results[0])

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"recount/internal/stores"
+	"recount/internal/subject"
+	"recount/internal/suppression"
 	"recount/internal/wire"
 )
 
@@ -30,6 +32,13 @@ var ErrNotJSON = errors.New("the body is not one JSON value")
 
 // ErrTooLarge says that the body of a single record is longer than MaxLineBytes.
 var ErrTooLarge = errors.New("the record is longer than 1 MiB: send records as application/x-ndjson, one a line")
+
+// Guard is asked before anything is written, and is told of every write that is under way: suppression.Guard.
+type Guard interface {
+	Write(ctx context.Context, records []subject.Record, write func(context.Context, suppression.Decision) error) (suppression.Decision, error)
+	// Recheck is the decision as it is now, for records that were admitted and not taken.
+	Recheck(ctx context.Context, records []subject.Record, d suppression.Decision) suppression.Decision
+}
 
 // Appender takes in rows: all or none, durable when it answers, duplicates changing nothing.
 type Appender interface {
@@ -51,6 +60,7 @@ func NewBudget() *Budget {
 // Intake is the write endpoint of one kind of record.
 type Intake struct {
 	Kind   Kind
+	Guard  Guard
 	Store  Appender
 	Budget *Budget // shared by all that a process takes in
 	// Count, where set, is told how many records ended in each outcome, for the metrics.
@@ -61,7 +71,7 @@ type Intake struct {
 // a tenant. Blank lines are passed over. Errors: ErrNotJSON and ErrTooLarge for a single record, the reader's own, or
 // the store's: what was appended before it stays, and sending the body again makes those records duplicates.
 func (in *Intake) Take(ctx context.Context, mayWrite func(tenant string) bool, body io.Reader, ndjson bool) (wire.IntakeResponse, error) {
-	t := &taking{Intake: in, mayWrite: mayWrite, now: time.Now().UTC()}
+	t := &taking{Intake: in, mayWrite: mayWrite, now: time.Now().UTC(), record: in.Kind.Table.Records()}
 	t.out.Rejected = []wire.Rejected{}
 	defer func() { t.Budget.rows.Release(t.bytes) }() // what an error left
 	var err error
@@ -74,6 +84,8 @@ func (in *Intake) Take(ctx context.Context, mayWrite func(tenant string) bool, b
 		in.Count(in.Kind.Name, "accepted", t.out.Accepted)
 		in.Count(in.Kind.Name, "duplicate", t.out.Duplicates)
 		in.Count(in.Kind.Name, "rejected", t.out.RejectedTotal)
+		in.Count(in.Kind.Name, "skipped_suppressed", t.out.SkippedSuppressed)
+		in.Count(in.Kind.Name, "skipped_unreadable", t.out.SkippedUnreadable)
 	}
 	return t.out, err
 }
@@ -82,16 +94,12 @@ func (in *Intake) Take(ctx context.Context, mayWrite func(tenant string) bool, b
 type taking struct {
 	*Intake
 	mayWrite func(string) bool
+	record   func(stores.Row) (subject.Record, error)
 	now      time.Time
 	out      wire.IntakeResponse
 	rows     []stores.Row
 	bytes    int64 // of the budget, held for rows
 	pending  chan appended
-}
-
-type appended struct {
-	created []bool
-	err     error
 }
 
 func (t *taking) single(ctx context.Context, body io.Reader) error {
@@ -184,9 +192,9 @@ func (t *taking) flush(ctx context.Context) error {
 	rows, size, done := t.rows, t.bytes, make(chan appended, 1)
 	t.rows, t.bytes, t.pending = make([]stores.Row, 0, len(rows)), 0, done
 	go func() {
-		created, err := t.Store.Append(ctx, rows, 0)
+		result := t.append(ctx, rows)
 		t.Budget.rows.Release(size)
-		done <- appended{created: created, err: err}
+		done <- result
 	}()
 	return nil
 }
@@ -200,13 +208,10 @@ func (t *taking) settle() error {
 	if result.err != nil {
 		return fmt.Errorf("appending records: %w", result.err)
 	}
-	for _, created := range result.created {
-		if created {
-			t.out.Accepted++
-		} else {
-			t.out.Duplicates++
-		}
-	}
+	t.out.Accepted += result.accepted
+	t.out.Duplicates += result.duplicates
+	t.out.SkippedSuppressed += result.suppressed
+	t.out.SkippedUnreadable += result.unreadable
 	return nil
 }
 

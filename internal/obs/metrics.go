@@ -33,6 +33,7 @@ type Metrics struct {
 	records      *prometheus.CounterVec
 	auditFailed  prometheus.Counter
 	auditDropped prometheus.Counter
+	unreadable   prometheus.Counter
 
 	mu     sync.Mutex
 	stores map[[2]string]bool // told apart, by cell and store
@@ -57,13 +58,16 @@ func NewMetrics(to prometheus.Registerer, cell, version string) *Metrics {
 		records:      counter("recount_intake_records_total", "Records taken in, by endpoint and outcome.", "endpoint", "outcome"),
 		auditFailed:  prometheus.NewCounter(prometheus.CounterOpts{Name: "recount_audit_failures_total", Help: "Audit inserts that failed and are tried again."}),
 		auditDropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "recount_audit_dropped_total", Help: "Audit rows that are lost."}),
+		unreadable: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "recount_suppression_unreadable_total", Help: "Records that were skipped because the suppression ledger could not be read.",
+		}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "recount_build_info", Help: "1, with the version of the service.",
 		ConstLabels: prometheus.Labels{"cell": cell, "version": version, "go_version": runtime.Version()},
 	})
 	build.Set(1)
-	to.MustRegister(m.receipts, m.erase, m.inFlight, m.peerFailures, m.peerRetries, m.storeErrors, m.records, m.auditFailed, m.auditDropped,
+	to.MustRegister(m.receipts, m.erase, m.inFlight, m.peerFailures, m.peerRetries, m.storeErrors, m.records, m.auditFailed, m.auditDropped, m.unreadable,
 		build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -119,6 +123,9 @@ func (m *Metrics) StoreFailed(store, step string, reason subject.Reason) {
 func (m *Metrics) Recorded(endpoint, outcome string, n int) {
 	m.records.WithLabelValues(endpoint, outcome).Add(float64(n))
 }
+
+// LedgerUnreadable counts records that were skipped because nobody could say whether they were erased.
+func (m *Metrics) LedgerUnreadable(records int) { m.unreadable.Add(float64(records)) }
 
 // AuditFailed counts an insert that failed.
 func (m *Metrics) AuditFailed() { m.auditFailed.Inc() }

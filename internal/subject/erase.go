@@ -2,6 +2,7 @@ package subject
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -55,7 +56,9 @@ func (e *Eraser) EraseAll(ctx context.Context, targets []Target) []Erasure {
 	}
 	out := make([]Erasure, len(targets))
 	for i := range targets {
-		out[i].Sources = plans[i].Sources
+		if e.remembers() {
+			out[i].Sources = append([]Source{}, plans[i].Sources...) // not nil: somebody looked
+		}
 		for _, g := range groups {
 			for _, store := range g.receipts {
 				out[i].Receipts = append(out[i].Receipts, store[i])
@@ -67,6 +70,11 @@ func (e *Eraser) EraseAll(ctx context.Context, targets []Target) []Erasure {
 	}
 	e.settle(ctx, attempt, out)
 	return out
+}
+
+// remembers reports whether a ledger is kept of what goes.
+func (e *Eraser) remembers() bool {
+	return e.Capture != nil || slices.ContainsFunc(e.Groups, func(g Group) bool { return g.Vault != nil })
 }
 
 // begin captures what is there, where a capture is asked for.

@@ -3,6 +3,7 @@ package suppression
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"recount/internal/subject"
@@ -66,10 +67,31 @@ func (g *Guard) try(ctx context.Context, records []subject.Record, write func(co
 	}
 	for _, v := range d.Verdicts {
 		if v == Admitted {
-			return d, false, write(ctx, d)
+			err = write(ctx, d)
+			return d, isFenced(err), err
 		}
 	}
 	return d, false, nil
+}
+
+// isFenced reports a store that looked once more and found a fence that was not there when it was asked for.
+func isFenced(err error) bool {
+	var fault *subject.Fault
+	return errors.As(err, &fault) && fault.Reason == subject.ReasonFenced
+}
+
+// Recheck is the decision as it is now, for records that were admitted and not taken: while they were on their way, their
+// source may have been erased. It decides nothing, and changes nothing where the ledger is still the same.
+func (g *Guard) Recheck(ctx context.Context, records []subject.Record, d Decision) Decision {
+	admitted := Decision{Verdicts: slices.Repeat([]Verdict{Admitted}, len(records)), Generation: d.Generation}
+	if now, err := g.Ledger.Generation(ctx); err != nil || now == d.Generation {
+		return admitted
+	}
+	answer, err := g.Ledger.Check(ctx, records)
+	if err != nil {
+		return admitted
+	}
+	return Decision{Verdicts: answer.Verdicts, Generation: answer.Generation}
 }
 
 // Decide checks the records. fenced means that nothing may be written now, and that the same question will be answered

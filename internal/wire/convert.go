@@ -14,6 +14,7 @@ func FromReceipt(r subject.Receipt) Receipt {
 	out := Receipt{
 		Cell: r.Cell(), Store: r.Store(), Backend: r.Backend(), Status: r.Status().String(),
 		Before: counts.Before, Deleted: counts.Deleted, Remaining: counts.Remaining,
+		Suppressed: counts.Suppressed, Derived: counts.Derived, Sticky: r.Sticky(),
 		Detail: string(r.Reason()), StartedAt: times.Started.UTC(), FinishedAt: times.Finished.UTC(),
 	}
 	if !times.RecoverableUntil.IsZero() {
@@ -23,12 +24,29 @@ func FromReceipt(r subject.Receipt) Receipt {
 	return out
 }
 
-// FromReceipts is the erase response for one subject: the fold decides its status, and the slowest pending store its
+// OperationOf is the word for the erasure of a target.
+func OperationOf(t subject.Target) string {
+	if t.AboutPerson() {
+		return OpErase
+	}
+	return OpEraseSource
+}
+
+// FromSources writes sources for a caller that asked for them: never nil, which would say that nobody looked.
+func FromSources(sources []subject.Source) []Source {
+	out := make([]Source, len(sources))
+	for i, s := range sources {
+		out[i] = Source{Source: s.Origin(), SourceRef: s.Reference()}
+	}
+	return out
+}
+
+// FromReceipts is the erase response for one target: the fold decides its status, and the slowest pending store its
 // retry_after_s.
-func FromReceipts(requestID string, tenant string, ref subject.Ref, receipts []subject.Receipt, now time.Time) EraseResponse {
+func FromReceipts(requestID string, target subject.Target, receipts []subject.Receipt, now time.Time) EraseResponse {
 	status := subject.Fold(receipts)
 	out := EraseResponse{
-		RequestID: requestID, TenantID: tenant, SubjectRef: string(ref), Operation: OpErase, Status: status.String(),
+		RequestID: requestID, TenantID: target.Tenant, SubjectRef: string(target.Ref), Operation: OperationOf(target), Status: status.String(),
 		Receipts: make([]Receipt, len(receipts)), GeneratedAt: now.UTC(),
 	}
 	var after time.Duration

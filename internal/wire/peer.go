@@ -29,6 +29,7 @@ type PeerResponse struct {
 	Status     PeerText       `json:"status"`
 	RetryAfter PeerSeconds    `json:"retry_after_s"`
 	Receipts   PeerReceipts   `json:"receipts"`
+	Sources    PeerSources    `json:"sources"`
 	Others     jsontext.Value `json:",embed"` // fields of a newer cell: looked at for case-variants, never copied
 }
 
@@ -41,6 +42,9 @@ type PeerReceipt struct {
 	Before           PeerCount      `json:"before"`
 	Deleted          PeerCount      `json:"deleted"`
 	Remaining        PeerCount      `json:"remaining"`
+	Suppressed       PeerCount      `json:"suppressed"`
+	Derived          PeerCount      `json:"derived"`
+	Sticky           PeerBool       `json:"sticky"`
 	RecoverableUntil PeerTime       `json:"recoverable_until"`
 	Detail           PeerText       `json:"detail"`
 	StartedAt        PeerTime       `json:"started_at"`
@@ -118,11 +122,15 @@ func (t *PeerText) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 type PeerCount struct {
 	count subject.Count
 	sound bool
+	given bool
 }
 
 // Count is the number or null that the peer wrote. It is not sound when the field was missing or held anything but null
 // or an integer from 0 to 2^63-1 without sign, fraction or exponent.
 func (c PeerCount) Count() (count subject.Count, sound bool) { return c.count, c.sound }
+
+// Optional is Count for a field that a peer need not write: sound too, and not measured, where it is missing.
+func (c PeerCount) Optional() (count subject.Count, sound bool) { return c.count, c.sound || !c.given }
 
 // UnmarshalJSONFrom reads any JSON value.
 func (c *PeerCount) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
@@ -130,11 +138,11 @@ func (c *PeerCount) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	if err != nil {
 		return err //nolint:wrapcheck // the decoder's own error, read by malformed
 	}
-	*c = PeerCount{}
+	*c = PeerCount{given: true}
 	if value.Kind() == 'n' {
 		c.sound = true
 	} else if n, ok := integer(value); ok {
-		*c = PeerCount{count: subject.Measured(n), sound: true}
+		c.count, c.sound = subject.Measured(n), true
 	}
 	return nil
 }
@@ -184,6 +192,58 @@ func (t *PeerTime) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	}
 	*t = PeerTime{Time: parsed}
 	return nil
+}
+
+// PeerBool is a boolean of a peer: false where it wrote anything but true.
+type PeerBool bool
+
+// UnmarshalJSONFrom reads any JSON value.
+func (b *PeerBool) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	value, err := dec.ReadValue()
+	*b = err == nil && value.Kind() == 't'
+	return err //nolint:wrapcheck // the decoder's own error, read by malformed
+}
+
+// PeerSources are the sources that a peer resolved. Given says that it wrote a list at all; one with anything else in it
+// than pairs of texts is Malformed, because a source that is lost is not erased elsewhere.
+type PeerSources struct {
+	Listed    []Source
+	Given     bool
+	Malformed bool
+}
+
+// UnmarshalJSONFrom reads any JSON value.
+func (s *PeerSources) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	*s = PeerSources{}
+	if kind := dec.PeekKind(); kind != '[' {
+		s.Malformed = kind != 'n'
+		return dec.SkipValue() //nolint:wrapcheck // the decoder's own error, read by malformed
+	}
+	s.Given = true
+	if _, err := dec.ReadToken(); err != nil {
+		return err //nolint:wrapcheck // as above
+	}
+	for dec.PeekKind() != ']' {
+		var one struct {
+			Source    PeerText       `json:"source"`
+			SourceRef PeerText       `json:"source_ref"`
+			Others    jsontext.Value `json:",embed"`
+		}
+		if dec.PeekKind() != '{' {
+			s.Malformed = true
+			if err := dec.SkipValue(); err != nil {
+				return err //nolint:wrapcheck // as above
+			}
+			continue
+		}
+		if err := json.UnmarshalDecode(dec, &one); err != nil {
+			return err //nolint:wrapcheck // as above
+		}
+		s.Malformed = s.Malformed || one.Source == "" || one.SourceRef == ""
+		s.Listed = append(s.Listed, Source{Source: string(one.Source), SourceRef: string(one.SourceRef)})
+	}
+	_, err := dec.ReadToken()
+	return err //nolint:wrapcheck // as above
 }
 
 // PeerReceipts is a list of receipts; anything but a JSON array reads as none.

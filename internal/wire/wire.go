@@ -15,9 +15,10 @@ const MaxBatch = 1000
 
 // The operations that a response can be about.
 const (
-	OpErase  = "erase"
-	OpAccess = "access"
-	OpCount  = "count"
+	OpErase       = "erase"
+	OpEraseSource = "erase_source"
+	OpAccess      = "access"
+	OpCount       = "count"
 )
 
 // SubjectRequest is the body of subject:access, subject:delete, subject:count and subject:erase.
@@ -33,6 +34,35 @@ type BatchRequest struct {
 	IdentityIDs []string `json:"identity_ids"`
 }
 
+// SourceRequest is the body of source:delete and source:erase.
+type SourceRequest struct {
+	TenantID  string `json:"tenant_id"`
+	Source    string `json:"source"`
+	SourceRef string `json:"source_ref"`
+}
+
+// SourceBatchRequest is the body of source:batchDelete, by which a coordinator asks a cell for what other cells resolved:
+// at most MaxBatch sources of one tenant in all.
+type SourceBatchRequest struct {
+	TenantID string          `json:"tenant_id"`
+	Erasures []SourceErasure `json:"erasures"`
+}
+
+// SourceErasure is a part of somebody's erasure that is named by sources.
+type SourceErasure struct {
+	SubjectRef string   `json:"subject_ref"` // the pseudonym that the erasure is written down under: 64 hex digits
+	Sources    []Source `json:"sources"`
+}
+
+// Source names a record of a tenant.
+type Source struct {
+	Source    string `json:"source"`
+	SourceRef string `json:"source_ref"`
+}
+
+// PreferSources is the value of the Prefer header by which a coordinator asks for the sources that an erasure resolved.
+const PreferSources = "sources"
+
 // EraseResponse is the answer of every erasure, from one cell or from the cascade. It never holds the identity.
 type EraseResponse struct {
 	RequestID   string    `json:"request_id"`
@@ -43,6 +73,7 @@ type EraseResponse struct {
 	Detail      string    `json:"detail"`
 	RetryAfterS *int64    `json:"retry_after_s,omitempty"` // with status pending only
 	Receipts    []Receipt `json:"receipts"`
+	Sources     []Source  `json:"sources,omitzero"` // only for a caller that asked for them
 	GeneratedAt time.Time `json:"generated_at"`
 }
 
@@ -55,6 +86,9 @@ type Receipt struct {
 	Before           subject.Count `json:"before"`
 	Deleted          subject.Count `json:"deleted"`
 	Remaining        subject.Count `json:"remaining"`
+	Suppressed       subject.Count `json:"suppressed"`
+	Derived          subject.Count `json:"derived"`
+	Sticky           bool          `json:"sticky"`
 	RecoverableUntil *time.Time    `json:"recoverable_until"`
 	Detail           string        `json:"detail"`
 	StartedAt        time.Time     `json:"started_at"`

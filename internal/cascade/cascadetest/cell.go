@@ -49,7 +49,7 @@ func (c *Cell) Erased() []subject.Receipt {
 
 // Answer is the erase response about one subject.
 func (c *Cell) Answer(requestID string, s subject.Subject) wire.EraseResponse {
-	return wire.FromReceipts(requestID, s.Tenant(), s.Ref(Salt()), c.Erased(), time.Now())
+	return wire.FromReceipts(requestID, subject.TargetOf(s, Salt()), c.Erased(), time.Now())
 }
 
 // ServeHTTP is the two routes that the cascade calls.

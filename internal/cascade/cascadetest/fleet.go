@@ -23,7 +23,7 @@ func StartFleet(n int, delay time.Duration) *Fleet {
 	options := cascade.Options{
 		Salt: Salt(), Timeout: 20 * time.Second, Transport: func(string) http.RoundTripper { return pool },
 	}
-	targets := make([]cascade.Target, n)
+	targets := make([]cascade.Cell, n)
 	for i := range targets {
 		cell := &Cell{Name: fmt.Sprintf("cell%d", i), Stores: []string{"rows"}, Delay: delay}
 		server := cell.Start()

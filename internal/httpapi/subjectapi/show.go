@@ -28,7 +28,7 @@ func (s Surface) countByBody(c *httpapi.Call) error {
 	}
 	receipts := s.Cell.Count(c.R.Context(), person)
 	answer := wire.CountResponse{
-		RequestID: c.RequestID(), TenantID: person.Tenant(), SubjectRef: string(s.Cell.Ref(person)), Operation: wire.OpCount,
+		RequestID: c.RequestID(), TenantID: person.Tenant(), SubjectRef: string(person.Ref(s.Cell.Salt())), Operation: wire.OpCount,
 		Status: statusCounted, Receipts: make([]wire.CountReceipt, len(receipts)),
 	}
 	for i, r := range receipts {
@@ -57,7 +57,7 @@ func (s Surface) access(c *httpapi.Call, person subject.Subject, token string) e
 		return err //nolint:wrapcheck // the mapper's
 	}
 	answer := wire.AccessResponse{
-		RequestID: c.RequestID(), TenantID: person.Tenant(), SubjectRef: string(s.Cell.Ref(person)), Operation: wire.OpAccess,
+		RequestID: c.RequestID(), TenantID: person.Tenant(), SubjectRef: string(person.Ref(s.Cell.Salt())), Operation: wire.OpAccess,
 		Receipts: make([]wire.AccessReceipt, len(receipts)),
 	}
 	for i := range receipts {

@@ -5,6 +5,7 @@ package subjectapi
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"recount/internal/auth"
@@ -19,7 +20,7 @@ type Cell interface {
 	// Serving answers a *subject.Fault when the cell may not answer for its stores now.
 	Serving() error
 	Name() string
-	Ref(s subject.Subject) subject.Ref
+	Salt() subject.Salt
 	Eraser
 	Count(ctx context.Context, s subject.Subject) []subject.CountReceipt
 	// Access answers subject.ErrPageToken for a token that was not made for this cell, subject and caller.
@@ -28,9 +29,9 @@ type Cell interface {
 
 // Eraser erases. The Coordinator is one too, for all the cells.
 type Eraser interface {
-	Erase(ctx context.Context, requestID string, s subject.Subject) []subject.Receipt
-	// EraseBatch answers one list of receipts per subject, in order.
-	EraseBatch(ctx context.Context, requestID string, subjects []subject.Subject) [][]subject.Receipt
+	Erase(ctx context.Context, requestID string, t subject.Target) subject.Erasure
+	// EraseBatch answers for each target, in order.
+	EraseBatch(ctx context.Context, requestID string, targets []subject.Target) []subject.Erasure
 }
 
 // Surface is what is mounted.
@@ -68,6 +69,7 @@ func Mount(api *httpapi.API, s Surface) {
 	} else {
 		api.Mount(httpapi.Resource{Route: root + ":erase"}, httpapi.Resource{Route: root + ":batchErase"})
 	}
+	s.mountSources(api)
 	api.MountBelow(below, s.find)
 }
 
@@ -142,14 +144,25 @@ func (s Surface) eraseByBody(c *httpapi.Call, by Eraser) error {
 }
 
 func (s Surface) erase(c *httpapi.Call, by Eraser, person subject.Subject) error {
-	receipts := by.Erase(c.R.Context(), c.RequestID(), person)
-	s.auditErase(c, person, receipts)
-	answer := s.answer(c, person, receipts)
-	return c.Answer(wire.HTTPStatus(subject.Fold(receipts)), answer, seconds(answer.RetryAfterS))
+	return s.eraseTarget(c, by, subject.TargetOf(person, s.Cell.Salt()))
 }
 
-func (s Surface) answer(c *httpapi.Call, person subject.Subject, receipts []subject.Receipt) wire.EraseResponse {
-	return wire.FromReceipts(c.RequestID(), person.Tenant(), s.Cell.Ref(person), receipts, time.Now())
+// eraseTarget erases, audits and answers.
+func (s Surface) eraseTarget(c *httpapi.Call, by Eraser, t subject.Target) error {
+	erasure := by.Erase(c.R.Context(), c.RequestID(), t)
+	s.auditErase(c, t, erasure.Receipts)
+	answer := s.answer(c, t, erasure)
+	return c.Answer(wire.HTTPStatus(subject.Fold(erasure.Receipts)), answer, seconds(answer.RetryAfterS))
+}
+
+// answer holds the sources that were resolved only for a caller that prefers to have them: a coordinator, which asks the
+// other cells for them.
+func (s Surface) answer(c *httpapi.Call, t subject.Target, e subject.Erasure) wire.EraseResponse {
+	answer := wire.FromReceipts(c.RequestID(), t, e.Receipts, time.Now())
+	if slices.Contains(c.R.Header.Values("Prefer"), wire.PreferSources) {
+		answer.Sources = wire.FromSources(e.Sources)
+	}
+	return answer
 }
 
 func (s Surface) eraseBatch(c *httpapi.Call, by Eraser) error {
@@ -157,17 +170,26 @@ func (s Surface) eraseBatch(c *httpapi.Call, by Eraser) error {
 	if err != nil {
 		return err
 	}
-	lists := by.EraseBatch(c.R.Context(), c.RequestID(), people)
-	status, after := subject.Erased, time.Duration(0)
-	answer := wire.BatchResponse{Results: make([]wire.EraseResponse, len(people))}
+	targets := make([]subject.Target, len(people))
 	for i, person := range people {
-		var receipts []subject.Receipt // none, so failed, for a list that is not there
-		if i < len(lists) {
-			receipts = lists[i]
+		targets[i] = subject.TargetOf(person, s.Cell.Salt())
+	}
+	return s.eraseTargets(c, by, targets)
+}
+
+// eraseTargets is eraseTarget for many: the worst status is the answer's.
+func (s Surface) eraseTargets(c *httpapi.Call, by Eraser, targets []subject.Target) error {
+	erasures := by.EraseBatch(c.R.Context(), c.RequestID(), targets)
+	status, after := subject.Erased, time.Duration(0)
+	answer := wire.BatchResponse{Results: make([]wire.EraseResponse, len(targets))}
+	for i, t := range targets {
+		var erasure subject.Erasure // none, so failed, for one that is not there
+		if i < len(erasures) {
+			erasure = erasures[i]
 		}
-		s.auditErase(c, person, receipts)
-		answer.Results[i] = s.answer(c, person, receipts)
-		status = status.Worse(subject.Fold(receipts))
+		s.auditErase(c, t, erasure.Receipts)
+		answer.Results[i] = s.answer(c, t, erasure)
+		status = status.Worse(subject.Fold(erasure.Receipts))
 		after = max(after, seconds(answer.Results[i].RetryAfterS))
 	}
 	answer.Status = status.String()

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unique"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
@@ -19,13 +20,16 @@ type Cache struct {
 	packed []int
 	at     int // the column that says which of two rows is the later
 
-	mu     sync.Mutex
-	latest *simplelru.LRU[subject.Subject, cached]
+	mu      sync.Mutex
+	latest  *simplelru.LRU[subject.Subject, cached]
+	records map[recordKey]subject.Subject // whose row bears the source
+	derived derivations
 }
 
 type cached struct {
-	at   time.Time
-	data string
+	at     time.Time
+	data   string
+	record recordKey
 }
 
 // NewCache makes an empty cache for so many subjects of a table that is ours, with one identity column; a subject's
@@ -48,10 +52,17 @@ func NewCache(table stores.Table, latestBy string, subjects int) (*Cache, error)
 	if c.at < 0 {
 		return nil, errLatestBy
 	}
-	if c.latest, err = simplelru.NewLRU[subject.Subject, cached](subjects, nil); err != nil {
+	c.records, c.derived = map[recordKey]subject.Subject{}, newDerivations()
+	if c.latest, err = simplelru.NewLRU(subjects, func(_ subject.Subject, gone cached) { c.forget(gone) }); err != nil {
 		return nil, errNoRoom
 	}
 	return c, nil
+}
+
+// forget keeps what is known of records in step with the rows that are held.
+func (c *Cache) forget(gone cached) {
+	delete(c.records, gone.record)
+	c.derived.remove(gone.record)
 }
 
 // Name is the table's store.
@@ -63,26 +74,45 @@ func (c *Cache) Backend() string { return Backend }
 // About is the table's card.
 func (c *Cache) About() subject.Card { return c.table.Card }
 
-// Put keeps the row unless a later one of its subject is already held. It MUST be called under the lock that an
-// erasure of the subject takes, or a write in flight would bring back what was erased. Errors: a row that does not fit.
-func (c *Cache) Put(row stores.Row) error {
-	if err := c.check(row); err != nil {
-		return err
+// Fill takes in those rows of the table that were new, and keeps each unless a later one of its subject is held already.
+// A row that does not fit is left out: the cache may miss any.
+func (c *Cache) Fill(rows []stores.Row, created []bool) {
+	for i, row := range rows {
+		if created[i] {
+			c.put(row)
+		}
 	}
-	// Clones: the key must not pin the buffer that the row was cut from.
+}
+
+func (c *Cache) put(row stores.Row) {
+	if c.check(row) != nil {
+		return
+	}
+	// Clones: the keys must not pin the buffer that the row was cut from.
 	s, err := subject.New(strings.Clone(c.text(row, c.tenant)), strings.Clone(c.text(row, c.identities[0])))
 	if err != nil {
-		return errRow
+		return
 	}
 	at, _ := row[c.at].(time.Time)
-	entry := cached{at: at, data: string(c.pack(row, c.packed, nil))}
+	entry := cached{at: at, data: string(c.pack(row, c.packed, nil)), record: recordKey{
+		tenant: unique.Make(c.text(row, c.tenant)), source: unique.Make(c.text(row, c.source)), ref: strings.Clone(c.text(row, c.ref)),
+	}}
+	parents := c.parents(row)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if held, ok := c.latest.Peek(s); ok && held.at.After(at) {
-		return nil
+	held, ok := c.latest.Peek(s)
+	if ok && held.at.After(at) {
+		return
+	}
+	if ok {
+		c.forget(held)
+	}
+	if whose, known := c.records[entry.record]; known { // under another identity: a record is one row
+		c.latest.Remove(whose)
 	}
 	c.latest.Add(s, entry)
-	return nil
+	c.records[entry.record] = s
+	c.derived.add(entry.record, parents)
 }
 
 // Count is 1 when a row of the subject is held, else 0.

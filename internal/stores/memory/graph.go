@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"iter"
 	"strings"
 	"sync"
 	"unique"
@@ -12,9 +11,6 @@ import (
 	"recount/internal/suppression"
 )
 
-// loadChunk is how many rows of a replay go in under one lock.
-const loadChunk = 1000
-
 // Graph holds the edges between people. A record (tenant, source, source_ref) is one edge; an edge belongs to the
 // persons at both its ends. Counting a person is one look-up, and erasing one costs as much as they have edges, however
 // many their neighbours have. A person without edges leaves no trace.
@@ -23,12 +19,20 @@ const loadChunk = 1000
 // the lock for about a microsecond.
 type Graph struct {
 	layout
-	packed []int // the columns that an edge's packed row holds
+	packed   []int           // the columns that an edge's packed row holds
+	backstop stores.Backstop // nil where another store asks the ledger
 
 	mu      sync.RWMutex
 	nodes   map[nodeKey]*node
 	records map[recordKey]*edge
+	derived derivations // of the few edges that derive from something
 }
+
+// GraphOption changes how a graph is made.
+type GraphOption func(*Graph)
+
+// WithBackstop lets the graph look at the suppression ledger once more before it appends: for one without a journal.
+func WithBackstop(b stores.Backstop) GraphOption { return func(g *Graph) { g.backstop = b } }
 
 type nodeKey struct {
 	tenant   unique.Handle[string]
@@ -55,7 +59,7 @@ type edge struct {
 }
 
 // NewGraph makes an empty graph for a table that is ours with two identity columns. Errors: a table of another shape.
-func NewGraph(table stores.Table) (*Graph, error) {
+func NewGraph(table stores.Table, options ...GraphOption) (*Graph, error) {
 	l, err := newLayout(table)
 	if err != nil {
 		return nil, err
@@ -63,17 +67,21 @@ func NewGraph(table stores.Table) (*Graph, error) {
 	if len(l.identities) != 2 {
 		return nil, errTwoEnds
 	}
-	return &Graph{
+	g := &Graph{
 		layout: l, packed: l.allBut(l.tenant, l.source, l.identities[0], l.identities[1]),
-		nodes: map[nodeKey]*node{}, records: map[recordKey]*edge{},
-	}, nil
+		nodes: map[nodeKey]*node{}, records: map[recordKey]*edge{}, derived: newDerivations(),
+	}
+	for _, option := range options {
+		option(g)
+	}
+	return g, nil
 }
 
 // Reset empties the graph, for a replay from the start.
 func (g *Graph) Reset() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.nodes, g.records = map[nodeKey]*node{}, map[recordKey]*edge{}
+	g.nodes, g.records, g.derived = map[nodeKey]*node{}, map[recordKey]*edge{}, newDerivations()
 }
 
 // Name is the table's store.
@@ -135,11 +143,17 @@ func (g *Graph) Erase(ctx context.Context, subjects []subject.Subject) []subject
 	return out
 }
 
-// Append adds edges, all or none.
-func (g *Graph) Append(ctx context.Context, rows []stores.Row, _ suppression.Generation) ([]bool, error) {
+// Append adds edges, all or none, but for those that the backstop does not admit.
+func (g *Graph) Append(ctx context.Context, rows []stores.Row, seen suppression.Generation) ([]bool, error) {
 	drafts, err := g.draft(rows)
 	if err != nil {
 		return nil, err
+	}
+	var admitted []bool
+	if g.backstop != nil && len(rows) > 0 {
+		if admitted, err = g.backstop(ctx, rows, seen); err != nil {
+			return nil, err
+		}
 	}
 	created := make([]bool, len(rows))
 	g.mu.Lock()
@@ -148,43 +162,30 @@ func (g *Graph) Append(ctx context.Context, rows []stores.Row, _ suppression.Gen
 		return nil, err //nolint:wrapcheck // a context's own error says it all
 	}
 	for i, d := range drafts {
-		created[i] = g.add(d)
+		created[i] = (admitted == nil || admitted[i]) && g.add(d)
 	}
 	return created, nil
 }
 
-// Load appends the rows of a journal and answers how many were new. After an error the graph holds a part of them: it
-// MUST NOT be served, because it would count too few.
-func (g *Graph) Load(ctx context.Context, rows iter.Seq2[stores.Row, error]) (loaded int64, err error) {
-	flush := func(chunk []stores.Row) error {
-		created, err := g.Append(ctx, chunk, 0)
-		for _, c := range created {
-			if c {
-				loaded++
-			}
-		}
-		return err
+// Fill takes in rows that a journal took, those too that it had already: the graph knows what it has.
+func (g *Graph) Fill(rows []stores.Row, _ []bool) {
+	drafts, err := g.draft(rows)
+	if err != nil {
+		return // the journal's table is the graph's own: its rows fit
 	}
-	var chunk []stores.Row
-	for row, err := range rows {
-		if err != nil {
-			return loaded, err //nolint:wrapcheck // the journal's own typed error
-		}
-		if chunk = append(chunk, row); len(chunk) == loadChunk {
-			if err := flush(chunk); err != nil {
-				return loaded, err
-			}
-			chunk = chunk[:0]
-		}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, d := range drafts {
+		g.add(d)
 	}
-	return loaded, flush(chunk)
 }
 
 // draft is an edge that is not in the graph yet.
 type draft struct {
-	record recordKey
-	ends   [2]string
-	data   string
+	record  recordKey
+	ends    [2]string
+	data    string
+	parents []subject.Source
 }
 
 // draft checks and packs the rows, which needs no lock.
@@ -200,6 +201,7 @@ func (g *Graph) draft(rows []stores.Row) ([]draft, error) {
 		_, afterRowID := packedText(d.data)
 		d.record.ref, _ = packedText(afterRowID)
 		d.record.tenant, d.record.source = unique.Make(g.text(row, g.tenant)), unique.Make(g.text(row, g.source))
+		d.parents = g.parents(row)
 		drafts[i] = d
 	}
 	return drafts, nil
@@ -219,6 +221,7 @@ func (g *Graph) add(d draft) (created bool) {
 	}
 	e := &edge{source: d.record.source, ref: d.record.ref, data: d.data}
 	g.records[d.record] = e
+	g.derived.add(d.record, d.parents)
 	for i, identity := range d.ends {
 		e.ends[i] = g.node(nodeKey{tenant: d.record.tenant, identity: identity})
 		if i == 0 || e.ends[0] != e.ends[1] {
@@ -245,7 +248,9 @@ func (g *Graph) remove(key nodeKey) int64 {
 		return 0
 	}
 	for _, e := range n.edges {
-		delete(g.records, recordKey{tenant: key.tenant, source: e.source, ref: e.ref})
+		record := recordKey{tenant: key.tenant, source: e.source, ref: e.ref}
+		delete(g.records, record)
+		g.derived.remove(record)
 		for i, other := range e.ends {
 			if other == n {
 				continue

@@ -1,9 +1,7 @@
 package memory
 
 import (
-	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"testing"
 	"time"
@@ -123,47 +121,6 @@ func TestTheIndexesAgreeAfterAnyWritesAndErasures(t *testing.T) {
 			rt.Fatalf("%d nodes and %d records are left of nobody", len(g.nodes), len(g.records))
 		}
 	})
-}
-
-func rowsOf(rows []stores.Row, end error) iter.Seq2[stores.Row, error] {
-	return func(yield func(stores.Row, error) bool) {
-		for _, row := range rows {
-			if !yield(row, nil) {
-				return
-			}
-		}
-		if end != nil {
-			yield(nil, end)
-		}
-	}
-}
-
-func TestAJournalLoadsWhole(t *testing.T) {
-	table := storetest.EdgesTable()
-	var rows []stores.Row
-	for i := range 2*loadChunk + 7 {
-		rows = append(rows, storetest.NewRow(table, "acme", "s", fmt.Sprint(i), "alice", fmt.Sprint("p", i)))
-	}
-	g := newGraph(t)
-	loaded, err := g.Load(t.Context(), rowsOf(append(rows, rows[3], rows[2000]), nil))
-	if err != nil || loaded != int64(len(rows)) {
-		t.Fatalf("loaded %d, %v, want %d", loaded, err, len(rows))
-	}
-	if n, err := g.Count(t.Context(), who(t, "alice")); err != nil || n != int64(len(rows)) {
-		t.Fatalf("Count = %d, %v", n, err)
-	}
-	wantSound(t, g)
-}
-
-func TestAJournalThatBreaksOffIsAnError(t *testing.T) {
-	table, broken := storetest.EdgesTable(), errors.New("broken")
-	rows := []stores.Row{storetest.NewRow(table, "acme", "s", "1", "alice", "bob")}
-	if _, err := newGraph(t).Load(t.Context(), rowsOf(rows, broken)); !errors.Is(err, broken) {
-		t.Errorf("Load answered %v", err)
-	}
-	if _, err := newGraph(t).Load(t.Context(), rowsOf([]stores.Row{rows[0][:3]}, nil)); err == nil {
-		t.Error("Load took a row that does not fit")
-	}
 }
 
 func TestAPageOfLargeRowsEndsEarly(t *testing.T) {

@@ -36,11 +36,12 @@ var (
 type layout struct {
 	table                      stores.Table
 	rowID, tenant, source, ref int
+	derivedFrom                int // -1 where the table has no such column
 	identities                 []int
 }
 
 func newLayout(table stores.Table) (layout, error) {
-	l := layout{table: table}
+	l := layout{table: table, derivedFrom: table.Index(table.DerivedFrom)}
 	if table.Match != "" && table.Match != stores.MatchExact {
 		return l, fmt.Errorf("store %s: a store in memory matches exactly, not %q", table.Store, table.Match)
 	}
@@ -111,6 +112,18 @@ func (l *layout) check(row stores.Row) error {
 func (l *layout) text(row stores.Row, column int) string {
 	text, _ := row[column].(string) // newLayout and check made sure that it is one
 	return text
+}
+
+// parents are what a row that was checked says it was derived from. What is no list of sources is none.
+func (l *layout) parents(row stores.Row) []subject.Source {
+	if l.derivedFrom < 0 || row[l.derivedFrom] == nil {
+		return nil
+	}
+	parents, err := stores.ParseParents(l.text(row, l.tenant), l.text(row, l.derivedFrom))
+	if err != nil {
+		return nil
+	}
+	return parents
 }
 
 const (

@@ -19,15 +19,16 @@ const derivationsDDL = "CREATE TABLE IF NOT EXISTS " + derivationsTable + ` (
 	PRIMARY KEY (tenant_id, parent_source, parent_ref, store, source, source_ref)) STRICT, WITHOUT ROWID`
 
 // derivations is the DDL of the list, and what lists the rows of a table that an earlier version wrote: it does nothing
-// for one that is there.
+// for one whose rows are listed, which a row of its own says.
 func derivations(spec stores.Table) []string {
 	if spec.DerivedFrom == "" || spec.Source == "" {
 		return nil
 	}
+	listed := "SELECT 1 FROM " + derivationsTable + " WHERE tenant_id = '' AND parent_source = '' AND parent_ref = '' AND store = " + literal(spec.Store)
 	return []string{
 		derivationsDDL,
-		"INSERT OR IGNORE INTO " + derivationsTable + linked(spec, "main."+quote(spec.Name),
-			"NOT EXISTS (SELECT 1 FROM "+derivationsTable+" WHERE store = "+literal(spec.Store)+")"),
+		"INSERT OR IGNORE INTO " + derivationsTable + linked(spec, "main."+quote(spec.Name), "NOT EXISTS ("+listed+")"),
+		"INSERT OR IGNORE INTO " + derivationsTable + " VALUES ('', '', '', " + literal(spec.Store) + ", '', '')", // no tenant is called that
 	}
 }
 
@@ -42,7 +43,7 @@ func linked(spec stores.Table, from, where string) string {
 }
 
 const (
-	derivesQuery  = "SELECT 1 FROM " + derivationsTable + " LIMIT 1"
+	derivesQuery  = "SELECT 1 FROM " + derivationsTable + " WHERE tenant_id > '' LIMIT 1"
 	linkStatement = "INSERT OR IGNORE INTO " + derivationsTable +
 		" SELECT ?1, " + parent + ", ?2, ?3, ?4 FROM json_each(?5) AS e"
 	// childrenQuery answers what derives from a JSON list of pairs.
