@@ -35,7 +35,7 @@ const (
 // Records are compared with what the table holds, within this process under a lock per record. Two processes that write
 // the same record at the same moment are kept apart by the insert id alone, for about a minute, which the platform calls
 // best effort.
-func (t *Table) Append(ctx context.Context, rows []stores.Row, _ suppression.Generation) ([]bool, error) {
+func (t *Table) Append(ctx context.Context, rows []stores.Row, seen suppression.Generation) ([]bool, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &failure{"the append", err}
 	}
@@ -58,6 +58,9 @@ func (t *Table) Append(ctx context.Context, rows []stores.Row, _ suppression.Gen
 	if err := t.unknown(ctx, pending, created); err != nil {
 		return nil, t.refusal("looking for records", err)
 	}
+	if err := t.admit(ctx, rows, seen, created); err != nil {
+		return nil, err
+	}
 	var fresh []*pendingRow
 	for _, p := range pending {
 		if created[p.record.Pos] {
@@ -68,6 +71,21 @@ func (t *Table) Append(ctx context.Context, rows []stores.Row, _ suppression.Gen
 		return nil, err
 	}
 	return created, nil
+}
+
+// admit looks at the ledger once more, as late as can be, and takes out of the new rows what it does not admit.
+func (t *Table) admit(ctx context.Context, rows []stores.Row, seen suppression.Generation, created []bool) error {
+	if t.backstop == nil || !slices.Contains(created, true) {
+		return nil
+	}
+	admitted, err := t.backstop(ctx, rows, seen)
+	if err != nil {
+		return err
+	}
+	for i := range created {
+		created[i] = created[i] && admitted[i]
+	}
+	return nil
 }
 
 // pendingRow is a row on its way into a table.

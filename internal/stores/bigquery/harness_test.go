@@ -128,7 +128,7 @@ func row(tenant, ref, identity string) stores.Row {
 
 func (w *world) append(tab *bigquery.Table, rows ...stores.Row) []bool {
 	w.t.Helper()
-	created, err := tab.Append(w.t.Context(), rows)
+	created, err := tab.Append(w.t.Context(), rows, 0)
 	if err != nil {
 		w.t.Fatal(err)
 	}

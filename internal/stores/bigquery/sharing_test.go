@@ -19,17 +19,18 @@ func TestAThousandSubjectsTakeThreeStatements(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	tab := w.events()
-	var subjects []subject.Subject
+	var targets []subject.Target
 	var rows []stores.Row
 	for i := range 1000 {
 		id := fmt.Sprintf("person-%d", i)
-		subjects = append(subjects, who(t, "acme", id))
+		targets = append(targets, subject.Target{Tenant: "acme", Subject: who(t, "acme", id)})
 		rows = append(rows, row("acme", fmt.Sprint(i), id))
 	}
 	w.append(tab, rows...)
 	before := len(w.server.Statements())
 	e := subject.Eraser{Cell: "test", Groups: []subject.Group{{Stores: []subject.Store{tab}}}, Timeout: 30 * time.Second}
-	for i, receipts := range e.EraseAll(t.Context(), subjects) {
+	for i, erasure := range e.EraseAll(t.Context(), targets) {
+		receipts := erasure.Receipts
 		if receipts[0].Status() != subject.Erased {
 			t.Fatalf("subject %d: %s %s", i, receipts[0].Status(), receipts[0].Reason())
 		}
@@ -227,7 +228,7 @@ func TestNoScheduleOfFaultsMakesAFalseErased(t *testing.T) {
 			w.server.Inject(f)
 		}
 		e := subject.Eraser{Cell: "test", Groups: []subject.Group{{Stores: []subject.Store{tab}}}, Timeout: time.Second}
-		got := e.Erase(t.Context(), s)[0]
+		got := e.Erase(t.Context(), subject.Target{Tenant: s.Tenant(), Subject: s}).Receipts[0]
 		w.server.Heal()
 		left := physicalOf(t, w, s.Identity())
 		if got.Status() == subject.Erased && left != 0 {

@@ -25,8 +25,9 @@ type shape struct {
 	identities []string
 	fold       bool
 	columns    []string // of a table that is ours
-	source     string
+	source     string   // expressions; "" where the table has no source columns
 	sourceRef  string
+	derived    string // the column of parents, of a table that is ours
 	partition  string // always true, and enough for a table that requires a partition filter; "" where none does
 }
 
@@ -37,7 +38,16 @@ func column(name string) string { return "t." + quote(name) }
 func newShape(project, dataset string, t stores.Table, partition string) shape {
 	s := shape{
 		path: quote(project) + "." + quote(dataset) + "." + quote(t.Name), tenant: t.Tenant, identities: t.Identities,
-		fold: t.Match == stores.MatchCasefold, source: t.Source, sourceRef: t.SourceRef, partition: partition,
+		fold: t.Match == stores.MatchCasefold, partition: partition,
+	}
+	if t.Source != "" {
+		s.source, s.sourceRef = column(t.Source), column(t.SourceRef)
+		if t.Columns == nil { // an owner's may be of any type: it is compared as the text that it prints as
+			s.source, s.sourceRef = "CAST("+s.source+" AS STRING)", "CAST("+s.sourceRef+" AS STRING)"
+		}
+	}
+	if t.Columns != nil && t.DerivedFrom != "" {
+		s.derived = column(t.DerivedFrom)
 	}
 	for _, c := range t.Columns {
 		s.columns = append(s.columns, c.Name)
@@ -156,11 +166,62 @@ func (s shape) known(records []record) statement {
 		}
 	}
 	on := fmt.Sprintf("\nJOIN UNNEST(@records) AS r ON %s = r.tenant AND %s = r.source AND %s = r.source_ref",
-		column(s.tenant), column(s.source), column(s.sourceRef))
+		column(s.tenant), s.source, s.sourceRef)
 	return statement{
 		sql:    "SELECT DISTINCT r.pos AS pos" + s.from() + on + s.where(column(s.tenant)+" IN UNNEST(@tenants)"),
 		params: []bq.QueryParameter{{Name: "records", Value: records}, {Name: "tenants", Value: names}},
 	}
+}
+
+// pair names a source in an array parameter.
+type pair struct {
+	Pos       int64  `bigquery:"pos"`
+	Source    string `bigquery:"source"`
+	SourceRef string `bigquery:"source_ref"`
+}
+
+func ofPairs(tenant string, pairs []pair) []bq.QueryParameter {
+	return []bq.QueryParameter{{Name: "tenant", Value: tenant}, {Name: "pairs", Value: pairs}}
+}
+
+// sources answers (pos, source, source_ref) for the rows of every position of ids, each once.
+func (s shape) sources(tenant string, ids []string) statement {
+	var each []string
+	for _, c := range s.identities {
+		each = append(each, "SELECT "+s.identity(c)+" AS id, "+s.source+" AS s, "+s.sourceRef+" AS f"+s.from()+
+			s.where(s.ofTenant(), s.identity(c)+" IN "+s.wanted()))
+	}
+	return statement{
+		sql: "SELECT DISTINCT pos, held.s AS source, held.f AS source_ref\nFROM UNNEST(@ids) AS wanted WITH OFFSET AS pos\nJOIN (\n" +
+			strings.Join(each, "\nUNION ALL\n") + "\n) AS held ON held.id = " + s.folded("wanted"),
+		params: of(tenant, ids),
+	}
+}
+
+// children answers (source, source_ref, derived_from) of the rows that name any of the pairs as a parent.
+func (s shape) children(tenant string, pairs []pair) statement {
+	named := "EXISTS (SELECT 1 FROM UNNEST(JSON_QUERY_ARRAY(" + s.derived + ")) AS e JOIN UNNEST(@pairs) AS p" +
+		" ON JSON_VALUE(e, '$.source') = p.source AND JSON_VALUE(e, '$.source_ref') = p.source_ref)"
+	return statement{
+		sql: "SELECT " + s.source + " AS source, " + s.sourceRef + " AS source_ref, " + s.derived + " AS derived_from" + s.from() +
+			s.where(s.ofTenant(), s.derived+" IS NOT NULL", named),
+		params: ofPairs(tenant, pairs),
+	}
+}
+
+// countPairs answers (pos, n) for every pair: a number for each, so that a short answer is no answer.
+func (s shape) countPairs(tenant string, pairs []pair) statement {
+	return statement{
+		sql: "SELECT p.pos AS pos, COUNT(held.s) AS n\nFROM UNNEST(@pairs) AS p\nLEFT JOIN (\nSELECT " + s.source + " AS s, " + s.sourceRef + " AS f" +
+			s.from() + s.where(s.ofTenant()) + "\n) AS held ON held.s = p.source AND held.f = p.source_ref\nGROUP BY pos",
+		params: ofPairs(tenant, pairs),
+	}
+}
+
+// deletePairs removes the rows that bear any of the pairs.
+func (s shape) deletePairs(tenant string, pairs []pair) statement {
+	bears := "EXISTS (SELECT 1 FROM UNNEST(@pairs) AS p WHERE p.source = " + s.source + " AND p.source_ref = " + s.sourceRef + ")"
+	return statement{sql: "DELETE" + s.from() + s.where(s.ofTenant(), bears), params: ofPairs(tenant, pairs)}
 }
 
 // always is a condition on a partitioning column that every row meets, those without a value included, and that the

@@ -52,7 +52,7 @@ func TestEveryStatementIsInTheGoldenFile(t *testing.T) {
 func everyStatement(t *testing.T) []emitted {
 	t.Helper()
 	ours := stores.Table{
-		Name: "intent_scores", Tenant: "tenant_id", Identities: []string{"identity_id"}, Source: "source", SourceRef: "source_ref",
+		Name: "intent_scores", Tenant: "tenant_id", Identities: []string{"identity_id"}, Source: "source", SourceRef: "source_ref", DerivedFrom: "derived_from",
 		Columns: []stores.Column{
 			{Name: stores.RowIDColumn},
 			{Name: "tenant_id"},
@@ -74,7 +74,7 @@ func everyStatement(t *testing.T) []emitted {
 	}
 	for _, identities := range [][]string{{"customer"}, {"customer", "group"}} { // "group" is a reserved word
 		for _, match := range []stores.Match{stores.MatchExact, stores.MatchCasefold} {
-			owners := stores.Table{Name: "select", Tenant: "order", Identities: identities, Match: match}
+			owners := stores.Table{Name: "select", Tenant: "order", Identities: identities, Match: match, Source: "from", SourceRef: "ref"}
 			for _, filter := range []string{"", "day", "at", "number", "_PARTITIONTIME"} {
 				name := fmt.Sprintf("owner's, %d identity columns, %s, filter %s", len(identities), match, filter)
 				out = append(out, shapesOf(t, name, owners, filter, partitions[filter])...)
@@ -94,15 +94,20 @@ func shapesOf(t *testing.T, name string, table stores.Table, filter, kind string
 	statements := map[string]statement{
 		"count":  s.count("acme", []string{"a", "b"}),
 		"delete": s.delete("acme", []string{"a", "b"}),
+
+		"sources":      s.sources("acme", []string{"a", "b"}),
+		"count pairs":  s.countPairs("acme", []pair{{}, {}}),
+		"delete pairs": s.deletePairs("acme", []pair{{}, {}}),
 	}
 	if table.Columns == nil {
 		statements["page at"] = s.pageAt("acme", "a", 20, 11)
 	} else {
 		statements["page"] = s.page("acme", "a", "row", 11)
+		statements["children"] = s.children("acme", []pair{{}, {}})
 		statements["known"] = s.known([]record{{Tenant: "acme"}, {Tenant: "globex"}})
 	}
 	var out []emitted
-	for _, what := range []string{"count", "delete", "page", "page at", "known"} {
+	for _, what := range []string{"count", "delete", "page", "page at", "known", "sources", "children", "count pairs", "delete pairs"} {
 		if st, ok := statements[what]; ok {
 			out = append(out, emitted{
 				Name: what + ": " + name, Table: []string{"my-project", "intent", table.Name}, Columns: columnTypes(table),
@@ -118,6 +123,7 @@ func columnTypes(table stores.Table) map[string]string {
 	for _, c := range append([]string{table.Tenant}, table.Identities...) {
 		out[c] = "STRING"
 	}
+	out[table.Source], out[table.SourceRef] = "INT64", "STRING" // an owner's may be of any type
 	for _, c := range table.Columns {
 		out[c.Name] = map[stores.Kind]string{stores.Text: "STRING", stores.JSON: "STRING", stores.Real: "FLOAT64", stores.Instant: "TIMESTAMP"}[c.Kind]
 	}
@@ -130,6 +136,7 @@ func paramTypes(t *testing.T, params []bq.QueryParameter) map[string]string {
 	types := map[reflect.Type]string{
 		reflect.TypeFor[string]():   "STRING",
 		reflect.TypeFor[[]string](): "ARRAY<STRING>",
+		reflect.TypeFor[[]pair]():   "ARRAY<STRUCT<pos INT64, source STRING, source_ref STRING>>",
 		reflect.TypeFor[[]record](): "ARRAY<STRUCT<pos INT64, tenant STRING, source STRING, source_ref STRING>>",
 	}
 	out := map[string]string{}

@@ -26,6 +26,7 @@ var (
 	_ subject.Deferrer   = (*Table)(nil)
 	_ subject.Retainer   = (*Table)(nil)
 	_ subject.Reader     = (*Table)(nil)
+	_ subject.Sourced    = (*Table)(nil)
 	_ subject.Described  = (*Table)(nil)
 	_ subject.Identified = (*Table)(nil)
 	_ subject.Prober     = (*Table)(nil)
@@ -41,16 +42,27 @@ type Table struct {
 	counts  *shared
 	deletes *shared
 	writing keyLocks
+	// backstop looks at the suppression ledger once more before rows are written; nil where there is none.
+	backstop stores.Backstop
 
 	mu        sync.Mutex
 	shape     shape
 	inspected time.Time
 }
 
+// Option changes how a table is opened.
+type Option func(*Table)
+
+// WithBackstop lets the table look at the suppression ledger once more before it writes rows.
+func WithBackstop(b stores.Backstop) Option { return func(t *Table) { t.backstop = b } }
+
 // Table checks the live table and answers the store over it. What can't be counted truly is refused, all faults at once:
 // errors.As finds each *RefusedError.
-func (c *Client) Table(ctx context.Context, t stores.Table) (*Table, error) {
+func (c *Client) Table(ctx context.Context, t stores.Table, options ...Option) (*Table, error) {
 	tab := &Table{c: c, table: t}
+	for _, option := range options {
+		option(tab)
+	}
 	tab.counts = newShared(c.life, tab.countNow)
 	tab.deletes = newShared(c.life, tab.deleteNow)
 	if _, err := tab.look(ctx); err != nil {
@@ -142,24 +154,27 @@ func (t *Table) countNow(ctx context.Context, subjects []subject.Subject) ([]int
 	if err != nil {
 		return nil, t.refusal("the count", err)
 	}
-	counts := make([]int64, len(ids))
-	seen := make([]bool, len(ids))
-	malformed := false
-	err = t.c.query(ctx, s.count(tenant, ids), func(row map[string]bq.Value) bool {
+	return t.positions(ctx, s.count(tenant, ids), len(ids))
+}
+
+// positions runs a statement that answers a number for each of n positions, and takes no other answer.
+func (t *Table) positions(ctx context.Context, st statement, n int) ([]int64, error) {
+	counts, seen, malformed := make([]int64, n), make([]bool, n), false
+	err := t.c.query(ctx, st, func(row map[string]bq.Value) bool {
 		pos, okPos := row["pos"].(int64)
-		n, okN := row["n"].(int64)
-		if !okPos || !okN || n < 0 || pos < 0 || pos >= int64(len(ids)) || seen[pos] {
+		number, okN := row["n"].(int64)
+		if !okPos || !okN || number < 0 || pos < 0 || pos >= int64(n) || seen[pos] {
 			malformed = true
 			return false
 		}
-		counts[pos], seen[pos] = n, true
+		counts[pos], seen[pos] = number, true
 		return true
 	})
 	if err != nil {
 		return nil, judge(err).read("the count", err)
 	}
 	if malformed || slices.Contains(seen, false) {
-		return nil, &failure{"the count", errors.New("the answer is not one number for each subject")}
+		return nil, &failure{"the count", errors.New("the answer is not one number for each key")}
 	}
 	return counts, nil
 }
@@ -229,19 +244,20 @@ func (t *Table) erase(ctx context.Context, subjects []subject.Subject) (int64, e
 	if err != nil {
 		return 0, t.refusal("the delete", err)
 	}
-	n, err := t.c.exec(ctx, s.delete(tenant, ids), t.jobID(s, tenant, ids))
+	st := s.delete(tenant, ids)
+	n, err := t.c.exec(ctx, st, t.jobID(st, tenant, ids))
 	if err != nil {
 		return 0, judge(err).dml("the delete", err)
 	}
 	return n, nil
 }
 
-// jobID names the jobs of one DELETE: the same in every instance, for the same subjects in whatever order. The hash is
+// jobID names the jobs of one DELETE: the same in every instance, for the same keys in whatever order. The hash is
 // keyed, because job ids stay in the project's history.
-func (t *Table) jobID(s shape, tenant string, ids []string) func(n int) string {
-	sorted := slices.Sorted(slices.Values(ids))
+func (t *Table) jobID(st statement, tenant string, keys []string) func(n int) string {
+	sorted := slices.Sorted(slices.Values(keys))
 	bucket := t.c.now().UTC().Truncate(idBucket).Unix()
-	parts := append([]string{"delete", s.delete("", nil).sql, tenant, strconv.FormatInt(bucket, 10)}, sorted...)
+	parts := append([]string{"delete", st.sql, tenant, strconv.FormatInt(bucket, 10)}, sorted...)
 	name := fmt.Sprintf("recount-delete-%x", t.c.digest(parts...)[:16])
 	return func(n int) string {
 		if n >= namedJobs {

@@ -25,7 +25,7 @@ func newCache(t testing.TB, room int) *Cache {
 
 func score(tenant, identity string, at time.Time) stores.Row {
 	table := storetest.EventsTable()
-	row := storetest.NewRow(table, tenant, "model", fmt.Sprint(at.UnixNano()), identity)
+	row := storetest.NewRow(table, tenant, "model", fmt.Sprint(identity, at.UnixNano()), identity)
 	row[slices.IndexFunc(table.Columns, func(c stores.Column) bool { return c.Name == "ingested_at" })] = at
 	return row
 }

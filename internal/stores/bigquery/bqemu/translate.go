@@ -249,6 +249,12 @@ func (tr *translator) piece(all []token, i int) (string, int, error) {
 		return t.text + " " + quote(found.key), end - i, nil
 	case t.is("UNNEST") && after(2).kind == '@':
 		return tr.unnest(all, i)
+	case t.is("UNNEST") && after(2).is("JSON_QUERY_ARRAY") && after(4).kind == 'w' && after(5).kind == '.' && after(6).kind == 'q':
+		return "json_each(" + after(4).text + "." + quote(after(6).text) + ")", 9, nil // UNNEST ( JSON_QUERY_ARRAY ( t . `column` ) )
+	case t.is("JSON_VALUE") && after(1).kind == '(' && after(2).kind == 'w':
+		return "json_extract(" + after(2).text + ".value", 3, nil
+	case t.is("STRING"):
+		return "TEXT", 1, nil
 	case t.is("TO_JSON_STRING") && after(1).kind == '(' && tr.aliases[after(2).text] != nil:
 		return tr.object(after(2).text), 4, nil
 	case tr.aliases[t.text] != nil && after(1).kind == '.' && after(2).kind == '*':
