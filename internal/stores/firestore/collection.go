@@ -117,7 +117,11 @@ func (c *Collection) fields() []string {
 // checkTypes looks at every document for a key that is no string: a query for a string would pass it over, and count 0.
 // Null is no value. Only the ends of a field's index are read, so the cost does not grow with the collection.
 func (c *Collection) checkTypes(ctx context.Context) error {
-	for _, field := range c.fields() {
+	fields := c.fields()
+	if c.NamesSources() {
+		fields = append(fields, c.table.Source, c.table.SourceRef)
+	}
+	for _, field := range fields {
 		ordered := c.ref.Select().OrderBy(field, fs.Asc).Limit(1)
 		for _, q := range []fs.Query{
 			ordered.StartAfter(nil).EndBefore(""), // booleans, numbers, timestamps sort before strings

@@ -57,7 +57,7 @@ func newBench(t testing.TB) *bench {
 
 func (b *bench) journal(t testing.TB, client *Client) *Journal {
 	t.Helper()
-	j, err := client.Journal(context.Background(), storetest.EdgesTable())
+	j, err := client.Journal(context.Background(), storetest.EdgesTable(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestADatabaseThatIsNotThereIsNeverAZero(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	j, err := c.Journal(t.Context(), storetest.EdgesTable())
+	j, err := c.Journal(t.Context(), storetest.EdgesTable(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

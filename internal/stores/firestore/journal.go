@@ -3,7 +3,6 @@ package firestore
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -29,24 +28,34 @@ const (
 type Journal struct {
 	*Collection
 
-	tenant, source, ref int // positions in a row
+	record func(stores.Row) (subject.Record, error)
+	ledger *Ledger // nil where nothing is suppressed
 }
 
-// Journal opens a collection that is ours. The table MUST have its columns set.
-func (c *Client) Journal(ctx context.Context, table stores.Table) (*Journal, error) {
+// Journal opens a collection that is ours. The table MUST have its columns set. With a ledger, which MUST be of the same
+// database, an append that commits after a source was recorded leaves the source's rows out: it reads the ledger's
+// generation in its own transaction.
+func (c *Client) Journal(ctx context.Context, table stores.Table, ledger *Ledger) (*Journal, error) {
 	col, err := c.Collection(ctx, table)
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{Collection: col, tenant: table.Index(table.Tenant), source: table.Index(table.Source), ref: table.Index(table.SourceRef)}
+	j := &Journal{Collection: col, record: table.Records(), ledger: ledger}
 	for _, name := range append([]string{table.Tenant, table.Source, table.SourceRef}, table.Identities...) {
 		i := table.Index(name)
 		if i < 0 || table.Columns[i].Kind != stores.Text || table.Columns[i].Nullable {
 			return nil, fmt.Errorf("store %s: key column %q must be one of its text columns and not nullable", table.Store, name)
 		}
 	}
-	if table.Index(appendField) >= 0 {
-		return nil, fmt.Errorf("store %s: a column can't be called %s", table.Store, appendField)
+	for _, own := range []string{appendField, parentsField} {
+		if table.Index(own) >= 0 {
+			return nil, fmt.Errorf("store %s: a column can't be called %s", table.Store, own)
+		}
+	}
+	if ledger != nil {
+		if err := j.listParents(ctx); err != nil {
+			return nil, fmt.Errorf("store %s: %w", table.Store, err)
+		}
 	}
 	return j, nil
 }
@@ -59,7 +68,7 @@ func (c *Client) Journal(ctx context.Context, table stores.Table) (*Journal, err
 // not written, and the error is all that the caller gets. To send the whole call again is safe: what is there is a
 // duplicate, and the rest is written. An answer that was lost on its way is no failure: a repeated transaction
 // recognises its own rows, and they are new.
-func (j *Journal) Append(ctx context.Context, rows []stores.Row, _ suppression.Generation) ([]bool, error) {
+func (j *Journal) Append(ctx context.Context, rows []stores.Row, seen suppression.Generation) ([]bool, error) {
 	items := make([]item, len(rows))
 	for i, row := range rows {
 		var err error
@@ -73,7 +82,7 @@ func (j *Journal) Append(ctx context.Context, rows []stores.Row, _ suppression.G
 	created := make([]bool, 0, len(rows))
 	for rest := items; len(rest) > 0; {
 		n := batchOf(rest)
-		batch, err := j.appendBatch(ctx, call, rest[:n])
+		batch, err := j.appendGuarded(ctx, call, rest[:n], &seen)
 		if err != nil {
 			return nil, failed(ctx, err, subject.ReasonBackendBusy)
 		}
@@ -88,11 +97,60 @@ func (j *Journal) Append(ctx context.Context, rows []stores.Row, _ suppression.G
 	return created, nil
 }
 
+// appendGuarded appends what the ledger admits. Whenever the ledger has moved on from the generation that the rows were
+// checked under, nothing is written and they are checked again.
+func (j *Journal) appendGuarded(ctx context.Context, call string, items []item, seen *suppression.Generation) ([]bool, error) {
+	admitted, places := items, []int(nil)
+	for range purgeRounds {
+		created, err := j.appendBatch(ctx, call, admitted, *seen)
+		if err == nil {
+			return spread(created, places, len(items)), nil
+		}
+		if !errors.Is(err, errMoved) {
+			return nil, err
+		}
+		records := make([]subject.Record, len(items))
+		for i, it := range items {
+			records[i] = it.record
+		}
+		answer, err := j.ledger.Check(ctx, records)
+		if err != nil {
+			return nil, err
+		}
+		*seen, admitted, places = answer.Generation, nil, []int{}
+		for i, v := range answer.Verdicts {
+			switch v {
+			case suppression.Fenced:
+				return nil, &subject.Fault{Reason: subject.ReasonFenced}
+			case suppression.Admitted:
+				admitted, places = append(admitted, items[i]), append(places, i)
+			}
+		}
+		if len(admitted) == 0 {
+			return make([]bool, len(items)), nil
+		}
+	}
+	return nil, &subject.Fault{Reason: subject.ReasonConcurrentUpdate}
+}
+
+// spread puts what was created back in the places of the items that were admitted; nil places are all.
+func spread(created []bool, places []int, n int) []bool {
+	if places == nil {
+		return created
+	}
+	out := make([]bool, n)
+	for i, at := range places {
+		out[at] = created[i]
+	}
+	return out
+}
+
 // item is a row on its way in.
 type item struct {
 	name   string
 	fields map[string]any
 	size   int
+	record subject.Record
 }
 
 func batchOf(items []item) int {
@@ -105,10 +163,10 @@ func batchOf(items []item) int {
 	return len(items)
 }
 
-func (j *Journal) appendBatch(ctx context.Context, call string, items []item) (created []bool, err error) {
+func (j *Journal) appendBatch(ctx context.Context, call string, items []item, seen suppression.Generation) (created []bool, err error) {
 	err = attempt(ctx, func() error {
 		return j.client.docs.RunTransaction(ctx, func(_ context.Context, tx *fs.Transaction) error {
-			created, err = j.create(tx, call, items)
+			created, err = j.create(tx, call, items, seen)
 			return err
 		})
 	})
@@ -116,15 +174,24 @@ func (j *Journal) appendBatch(ctx context.Context, call string, items []item) (c
 		return created, err
 	}
 	half := len(items) / 2
-	if created, err = j.appendBatch(ctx, call, items[:half]); err != nil {
+	if created, err = j.appendBatch(ctx, call, items[:half], seen); err != nil {
 		return nil, err
 	}
-	second, err := j.appendBatch(ctx, call, items[half:])
+	second, err := j.appendBatch(ctx, call, items[half:], seen)
 	return append(created, second...), err
 }
 
 // create writes the documents that are missing, and answers which are this call's own.
-func (j *Journal) create(tx *fs.Transaction, call string, items []item) ([]bool, error) {
+func (j *Journal) create(tx *fs.Transaction, call string, items []item, seen suppression.Generation) ([]bool, error) {
+	if j.ledger != nil {
+		state, err := readState(tx.Get(j.ledger.state))
+		if err != nil {
+			return nil, err
+		}
+		if suppression.Generation(state.Generation) != seen {
+			return nil, errMoved
+		}
+	}
 	index, refs := map[string]int{}, []*fs.DocumentRef(nil)
 	for _, it := range items {
 		if _, known := index[it.name]; !known {
@@ -175,9 +242,14 @@ func (j *Journal) item(row stores.Row) (item, error) {
 		}
 		it.size += len(column.Name) + smallValue
 	}
-	part := func(i int) string { return row[i].(string) } // fits saw that they are
-	sum := sha256.Sum256(prefixed(part(j.tenant), part(j.source), part(j.ref)))
-	it.name = hex.EncodeToString(sum[:])
+	var err error
+	if it.record, err = j.record(row); err != nil {
+		return item{}, errRow
+	}
+	it.name = documentID(it.record.Source)
+	if len(it.record.Parents) > 0 {
+		it.fields[parentsField] = parentKeys(it.record.Parents)
+	}
 	return it, nil
 }
 

@@ -35,7 +35,7 @@ func TestTheJournalKeepsTheContractOfStores(t *testing.T) {
 	host := firestoretest.Host(t)
 	storetest.Run(t, storetest.Harness{
 		New: func(t *testing.T, table stores.Table) subject.Store {
-			journal, err := open(t, host).Journal(t.Context(), table)
+			journal, err := open(t, host).Journal(t.Context(), table, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
