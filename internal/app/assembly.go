@@ -20,15 +20,16 @@ const cachedScores = 100_000
 
 // assembly collects what a cell is made of while it is opened.
 type assembly struct {
-	groups  []subject.Group
-	intakes []*intake.Intake
-	surveys []cell.Survey
-	close   []func() error // in the order of opening
-	ledger  suppression.Ledger
-	guard   *suppression.Guard
-	capture *suppression.Capture
-	lease   *replayedLease // of the graph, nil for the others
-	journal string         // graph: "sqlite", "firestore", "off"
+	groups   []subject.Group
+	intakes  []*intake.Intake
+	surveys  []cell.Survey
+	close    []func() error // in the order of opening
+	archives []archive      // the databases that backfills can read
+	ledger   suppression.Ledger
+	guard    *suppression.Guard
+	capture  *suppression.Capture
+	lease    *replayedLease // of the graph, nil for the others
+	journal  string         // graph: "sqlite", "firestore", "off"
 	// bigquery is the cell's own dataset, which has the audit table too; nil where there is none.
 	bigquery *bigquery.Client
 	// purge empties a graph journal that is switched off; nil but on such a graph cell.

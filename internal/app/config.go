@@ -20,6 +20,7 @@ import (
 	"recount/internal/obs"
 	"recount/internal/subject"
 	"recount/internal/suppression"
+	"recount/internal/wire"
 )
 
 // The secrets of AUTH_MODE=off, which only runs on loopback: known to everybody, and no secrets.
@@ -71,6 +72,7 @@ type Service struct {
 
 	SubjectSalt    Secret `env:"INTENT_SUBJECT_SALT"`
 	SuppressionKey Secret `env:"SUPPRESSION_KEY"`                // the current secret, and older ones behind it: new,old
+	Backfill       string `env:"SUPPRESSION_BACKFILL"`           // a table of past erasures to take up at the start
 	AuthMode       string `env:"AUTH_MODE" envDefault:"idtoken"` // idtoken, off
 	AuthAudience   string `env:"AUTH_AUDIENCE"`
 	AuthCertsURL   string `env:"AUTH_CERTS_URL"` // tests: where token keys are read, loopback only
@@ -83,6 +85,7 @@ type Service struct {
 
 	salt        subject.Salt
 	suppression *suppression.Keys
+	backfill    *wire.BackfillRequest
 	callers     auth.Callers
 }
 
@@ -201,11 +204,19 @@ func (s *Service) checkSuppression() []error {
 	default:
 		return []error{errors.New("SUPPRESSION_KEY: required with AUTH_MODE=idtoken: 16 bytes or more; to rotate, put the new secret in front of the old one, with a comma between")}
 	}
+	var faults []error
 	var err error
 	if s.suppression, err = suppression.ParseKeys(secret); err != nil {
-		return []error{fmt.Errorf("SUPPRESSION_KEY: %w", err)}
+		faults = append(faults, fmt.Errorf("SUPPRESSION_KEY: %w", err))
 	}
-	return nil
+	if s.Backfill != "" {
+		asked, err := parseBackfill(s.Backfill)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("SUPPRESSION_BACKFILL: %w", err))
+		}
+		s.backfill = &asked
+	}
+	return faults
 }
 
 func (s *Service) checkAuth() []error {

@@ -14,6 +14,7 @@ import (
 
 // coordinator is the cascade as it is served: concurrent erasures of one subject share the work.
 type coordinator struct {
+	local   *cell.Cell
 	cascade *cascade.Cascade
 	flights subject.Flights
 	peers   []*cascade.Peer
@@ -31,7 +32,7 @@ func newCoordinator(r *running, c CoordinatorConfig, local *cell.Cell) *coordina
 			return auth.NewPeerTransport(pool, auth.GoogleTokens(audience))
 		},
 	}
-	out := &coordinator{obs: r.obs}
+	out := &coordinator{local: local, obs: r.obs}
 	cells := []cascade.Cell{local}
 	for _, config := range c.peers {
 		peer := cascade.NewPeer(config, options)

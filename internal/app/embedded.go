@@ -51,6 +51,7 @@ func embedded(ctx context.Context, s *Service, name string) (*assembly, error) {
 	}
 	a.groups = append(a.groups, subject.Group{Stores: vault.stores, Vault: ledger.Vault(vault.tables...)})
 	a.surveys = append(a.surveys, cell.Survey{Surveyor: db, Covered: vault.covered})
+	a.archives = append(a.archives, archiveOf(db, vault.covered))
 	return a, nil
 }
 

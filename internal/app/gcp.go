@@ -84,6 +84,7 @@ func onGCP(ctx context.Context, s *Service, name, graphProject string) (*assembl
 		},
 		func(t *bigquery.Table, k intake.Kind) error { return a.alone(t, k) }, kinds)
 	a.surveys = append(a.surveys, cell.Survey{Surveyor: client, Covered: append(covered, audit.Table())})
+	a.archives = append(a.archives, archiveOf(client, covered))
 	return a, err
 }
 

@@ -48,7 +48,11 @@ func owners(ctx context.Context, s *Service, file cell.OwnerConfig) (*assembly, 
 		}
 	}
 	for _, key := range o.order {
-		a.surveys = append(a.surveys, cell.Survey{Surveyor: o.databases[key].surveyor, Covered: o.databases[key].covered})
+		db := o.databases[key]
+		a.surveys = append(a.surveys, cell.Survey{Surveyor: db.surveyor, Covered: db.covered})
+		if reader, ok := db.surveyor.(stores.Archive); ok {
+			a.archives = append(a.archives, archiveOf(reader, db.covered))
+		}
 	}
 	return a, errors.Join(faults...)
 }

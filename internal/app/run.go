@@ -20,6 +20,7 @@ import (
 	"recount/internal/httpapi/intakeapi"
 	"recount/internal/httpapi/opsapi"
 	"recount/internal/httpapi/subjectapi"
+	"recount/internal/httpapi/suppressionapi"
 	"recount/internal/intake"
 	"recount/internal/obs"
 	"recount/internal/stores/sqlite"
@@ -116,6 +117,9 @@ func (r *running) run(ctx context.Context, name string, open func(context.Contex
 	}
 	defer func() { err = errors.Join(err, closeAudit()) }()
 
+	if err := r.backfillAtStart(ctx, a); err != nil {
+		return err
+	}
 	local := r.newCell(name, a)
 	var coordinating *coordinator
 	if coordinate != nil {
@@ -142,6 +146,16 @@ func (r *running) run(ctx context.Context, name string, open func(context.Contex
 	err = r.life.Serve(ctx, r.log, sites...)
 	cancel()
 	return errors.Join(err, <-kept)
+}
+
+// backfillAtStart takes up the past erasures that SUPPRESSION_BACKFILL names.
+func (r *running) backfillAtStart(ctx context.Context, a *assembly) error {
+	if r.backfill == nil {
+		return nil
+	}
+	seen, recorded, rejected, err := (&backfilling{archives: a.archives, ledger: a.ledger}).backfillAtStart(ctx, *r.backfill)
+	r.log.Info("past erasures were taken up", zap.Int("seen", seen), zap.Int("recorded", recorded), zap.Int("rejected", rejected))
+	return err
 }
 
 func (r *running) newCell(name string, a *assembly) *cell.Cell {
@@ -199,6 +213,14 @@ func (r *running) sites(ctx context.Context, listener net.Listener, local *cell.
 		health = func() wire.Health { return c.describe(local.Health()) }
 	}
 	subjectapi.Mount(api, surface)
+	ledger := suppressionapi.Surface{
+		Cell: local.Name(), Salt: r.salt, Ledger: local.Ledger(), Checker: local.Guard(), Allower: allowHere{local},
+		Backfiller: &backfilling{archives: a.archives, ledger: local.Ledger()}, Audit: recorder,
+	}
+	if c != nil {
+		ledger.Allower = c
+	}
+	suppressionapi.Mount(api, ledger)
 	for _, in := range local.Intakes() {
 		intakeapi.Mount(api, intakeapi.Endpoint{Path: in.Kind.Path, Intake: in, Serving: local.Serving})
 	}

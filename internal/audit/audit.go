@@ -27,8 +27,8 @@ type Row struct {
 	Before     subject.Count
 	Deleted    subject.Count
 	Remaining  subject.Count
-	Actor      string         // the caller's account, which is not the subject's data
-	Detail     subject.Reason // a word of the vocabulary
+	Actor      string // the caller's account, which is not the subject's data
+	Detail     string // a word of the vocabulary; of an allow, its reason and the reference of the consent
 	OccurredAt time.Time
 }
 
@@ -47,7 +47,7 @@ func (r Row) Columns() map[string]any {
 		"deleted":     number(r.Deleted),
 		"remaining":   number(r.Remaining),
 		"actor":       r.Actor,
-		"detail":      string(r.Detail),
+		"detail":      r.Detail,
 		"occurred_at": r.OccurredAt.UTC().Truncate(time.Microsecond),
 	}
 }
@@ -93,7 +93,7 @@ func FromReceipts(e Event, cell string, receipts []subject.Receipt) []Row {
 	for i, r := range receipts {
 		counts := r.Counts()
 		rows[i] = e.row(r.Cell(), r.Store())
-		rows[i].Status, rows[i].Detail = r.Status().String(), r.Reason()
+		rows[i].Status, rows[i].Detail = r.Status().String(), string(r.Reason())
 		rows[i].Before, rows[i].Deleted, rows[i].Remaining = counts.Before, counts.Deleted, counts.Remaining
 	}
 	return rows
@@ -107,7 +107,7 @@ func FromAccess(e Event, cell string, receipts []subject.AccessReceipt) []Row {
 	rows := make([]Row, len(receipts))
 	for i, r := range receipts {
 		rows[i] = e.row(r.Cell, r.Store)
-		rows[i].Status, rows[i].Remaining, rows[i].Detail = "read", r.Count, r.Reason
+		rows[i].Status, rows[i].Remaining, rows[i].Detail = "read", r.Count, string(r.Reason)
 		if r.Reason != subject.ReasonNone {
 			rows[i].Status, rows[i].Remaining = subject.Failed.String(), subject.Unmeasured()
 		}
@@ -115,8 +115,18 @@ func FromAccess(e Event, cell string, receipts []subject.AccessReceipt) []Row {
 	return rows
 }
 
+// LedgerStore is the store of a row about a cell's suppression ledger.
+const LedgerStore = "suppression_ledger"
+
+// Ledger is the row of an operation on a cell's suppression ledger.
+func (e Event) Ledger(cell, status, detail string) Row {
+	row := e.row(cell, LedgerStore)
+	row.Status, row.Detail = status, detail
+	return row
+}
+
 func (e Event) nothing(cell string) []Row {
 	row := e.row(cell, anyStore)
-	row.Status, row.Detail = subject.Failed.String(), subject.ReasonNothingVerified
+	row.Status, row.Detail = subject.Failed.String(), string(subject.ReasonNothingVerified)
 	return []Row{row}
 }

@@ -33,7 +33,7 @@ type failure struct {
 }
 
 // call posts a request and retries while there is time. An empty reason means that there is an answer to judge.
-func (p *Peer) call(ctx context.Context, requestID, operation string, request any, limit int64) (answer, subject.Reason) {
+func (p *Peer) call(ctx context.Context, requestID, path string, request any, limit int64) (answer, subject.Reason) {
 	if !p.Configured() {
 		return answer{}, subject.ReasonPeerURLUnset
 	}
@@ -48,7 +48,7 @@ func (p *Peer) call(ctx context.Context, requestID, operation string, request an
 		InitialInterval: 100 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 3, MaxInterval: time.Second,
 	}
 	for attempt := 1; ; attempt++ {
-		got, failed := p.attempt(ctx, requestID, p.config.URL+"/v1/intent/"+operation, body, limit)
+		got, failed := p.attempt(ctx, requestID, p.config.URL+path, body, limit)
 		if failed == nil {
 			return got, subject.ReasonNone
 		}

@@ -75,14 +75,14 @@ func (p *Peer) Configured() bool { return p.config.URL != "" }
 // or are one failed receipt for the store "*".
 func (p *Peer) Erase(ctx context.Context, requestID string, t subject.Target) subject.Erasure {
 	started := time.Now()
-	operation, body := "subject:delete", any(wire.SubjectRequest{TenantID: t.Tenant, IdentityID: t.Subject.Identity()})
+	path, body := "/v1/intent/subject:delete", any(wire.SubjectRequest{TenantID: t.Tenant, IdentityID: t.Subject.Identity()})
 	if !t.AboutPerson() {
 		if len(t.Sources) != 1 {
 			return p.EraseBatch(ctx, requestID, []subject.Target{t})[0]
 		}
-		operation, body = "source:delete", wire.SourceRequest{TenantID: t.Tenant, Source: t.Sources[0].Origin(), SourceRef: t.Sources[0].Reference()}
+		path, body = "/v1/intent/source:delete", wire.SourceRequest{TenantID: t.Tenant, Source: t.Sources[0].Origin(), SourceRef: t.Sources[0].Reference()}
 	}
-	got, reason := p.call(ctx, requestID, operation, body, maxAnswer)
+	got, reason := p.call(ctx, requestID, path, body, maxAnswer)
 	window := subject.Times{Started: started, Finished: time.Now()}
 	var erasure subject.Erasure
 	if reason == subject.ReasonNone {
@@ -101,12 +101,12 @@ func (p *Peer) EraseBatch(ctx context.Context, requestID string, targets []subje
 		return nil
 	}
 	started := time.Now()
-	operation, body := batchOf(targets)
+	path, body := batchOf(targets)
 	questions := make([]question, len(targets))
 	for i, t := range targets {
 		questions[i] = question{requestID: requestID, target: t}
 	}
-	got, reason := p.call(ctx, requestID, operation, body, maxAnswer)
+	got, reason := p.call(ctx, requestID, path, body, maxAnswer)
 	window := subject.Times{Started: started, Finished: time.Now()}
 	var results []subject.Erasure
 	if reason == subject.ReasonNone {
@@ -122,19 +122,19 @@ func (p *Peer) EraseBatch(ctx context.Context, requestID string, targets []subje
 }
 
 // batchOf is the call that names all the targets.
-func batchOf(targets []subject.Target) (operation string, body any) {
+func batchOf(targets []subject.Target) (path string, body any) {
 	if targets[0].AboutPerson() {
 		people := wire.BatchRequest{TenantID: targets[0].Tenant, IdentityIDs: make([]string, len(targets))}
 		for i, t := range targets {
 			people.IdentityIDs[i] = t.Subject.Identity()
 		}
-		return "subject:batchDelete", people
+		return "/v1/intent/subject:batchDelete", people
 	}
 	sources := wire.SourceBatchRequest{TenantID: targets[0].Tenant, Erasures: make([]wire.SourceErasure, len(targets))}
 	for i, t := range targets {
 		sources.Erasures[i] = wire.SourceErasure{SubjectRef: string(t.Ref), Sources: wire.FromSources(t.Sources)}
 	}
-	return "source:batchDelete", sources
+	return "/v1/intent/source:batchDelete", sources
 }
 
 // nothing is the answer for a peer that gave none which can be used.

@@ -59,6 +59,28 @@ type PeerBatch struct {
 	Others  jsontext.Value `json:",embed"`
 }
 
+// PeerAllowed is what a peer said about a source that is to come back. Removed is nil where it wrote no boolean.
+type PeerAllowed struct {
+	RequestID PeerText       `json:"request_id"`
+	TenantID  PeerText       `json:"tenant_id"`
+	Operation PeerText       `json:"operation"`
+	Status    PeerText       `json:"status"`
+	Removed   *bool          `json:"removed"`
+	Others    jsontext.Value `json:",embed"`
+}
+
+// DecodePeerAllowed reads the one JSON object that a peer answered to an allow, as DecodePeer does.
+func DecodePeerAllowed(data []byte) (PeerAllowed, error) {
+	var said PeerAllowed
+	if err := decodeObject(data, &said); err != nil {
+		return PeerAllowed{}, err
+	}
+	if hasCaseVariant(said.Others, allowedFields) {
+		return PeerAllowed{}, malformed(errCaseVariant)
+	}
+	return said, nil
+}
+
 // DecodePeer reads the one JSON object that a peer answered about one subject. Anything behind it, a field twice at any
 // depth, a field of the contract in another case, and invalid UTF-8 are a *MalformedError. A receipt that is no object
 // is read as one without any field, so that its siblings are kept.
@@ -302,6 +324,7 @@ var (
 	responseFields = fieldsOf[PeerResponse]("detail", "generated_at")
 	receiptFields  = fieldsOf[PeerReceipt]()
 	batchFields    = fieldsOf[PeerBatch]()
+	allowedFields  = fieldsOf[PeerAllowed]("cells")
 )
 
 // fieldsOf lists the JSON names of a type, and those of the contract that it doesn't read.

@@ -224,6 +224,19 @@ func (s shape) deletePairs(tenant string, pairs []pair) statement {
 	return statement{sql: "DELETE" + s.from() + s.where(s.ofTenant(), bears), params: ofPairs(tenant, pairs)}
 }
 
+// skeletons answers (tenant, source, source_ref, erased_at, reason) of the rows that say when they were erased.
+func (s shape) skeletons(from stores.Skeletons, limit, offset int) statement {
+	as := func(name, alias string) string {
+		if name == "" {
+			return "NULL AS " + alias
+		}
+		return column(name) + " AS " + alias
+	}
+	return statement{sql: "SELECT " + strings.Join([]string{
+		as(from.Tenant, "tenant"), as(from.Source, "source"), as(from.Ref, "source_ref"), as(from.ErasedAt, "erased_at"), as(from.Reason, "reason"),
+	}, ", ") + s.from() + s.where(column(from.ErasedAt)+" IS NOT NULL") + fmt.Sprintf("\nORDER BY TO_JSON_STRING(t)\nLIMIT %d OFFSET %d", limit, offset)}
+}
+
 // always is a condition on a partitioning column that every row meets, those without a value included, and that the
 // platform accepts where a table requires a partition filter.
 func always(name, kind string) string {

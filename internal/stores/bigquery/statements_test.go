@@ -96,6 +96,7 @@ func shapesOf(t *testing.T, name string, table stores.Table, filter, kind string
 		"delete": s.delete("acme", []string{"a", "b"}),
 
 		"sources":      s.sources("acme", []string{"a", "b"}),
+		"skeletons":    s.skeletons(stores.Skeletons{Tenant: table.Tenant, Source: table.Source, Ref: table.SourceRef, ErasedAt: table.Tenant}, 11, 20),
 		"count pairs":  s.countPairs("acme", []pair{{}, {}}),
 		"delete pairs": s.deletePairs("acme", []pair{{}, {}}),
 	}
@@ -107,7 +108,7 @@ func shapesOf(t *testing.T, name string, table stores.Table, filter, kind string
 		statements["known"] = s.known([]record{{Tenant: "acme"}, {Tenant: "globex"}})
 	}
 	var out []emitted
-	for _, what := range []string{"count", "delete", "page", "page at", "known", "sources", "children", "count pairs", "delete pairs"} {
+	for _, what := range []string{"count", "delete", "page", "page at", "known", "sources", "children", "count pairs", "delete pairs", "skeletons"} {
 		if st, ok := statements[what]; ok {
 			out = append(out, emitted{
 				Name: what + ": " + name, Table: []string{"my-project", "intent", table.Name}, Columns: columnTypes(table),
