@@ -79,7 +79,7 @@ func TestAnAccessIsWrittenDownStoreByStore(t *testing.T) {
 
 func TestAnOperationWithoutAReceiptIsWrittenDownAsFailed(t *testing.T) {
 	for _, rows := range [][]audit.Row{audit.FromReceipts(event(t), "scoring", nil), audit.FromAccess(event(t), "scoring", nil)} {
-		if len(rows) != 1 || rows[0].Status != "failed" || rows[0].Store != "*" || rows[0].Cell != "scoring" || rows[0].Detail != subject.ReasonNothingVerified {
+		if len(rows) != 1 || rows[0].Status != "failed" || rows[0].Store != "*" || rows[0].Cell != "scoring" || rows[0].Detail != string(subject.ReasonNothingVerified) {
 			t.Errorf("%+v", rows)
 		}
 	}

@@ -111,13 +111,13 @@ func TestEveryLieAboutABatchIsFailed(t *testing.T) {
 			subjects := people(t, 3)
 			server := httptest.NewServer(batchHandler(t, row.code, row.change))
 			defer server.Close()
-			got := peerAt(server.URL, 10*time.Second).EraseBatch(t.Context(), requestID, subjects)
+			got := peerAt(server.URL, 10*time.Second).EraseBatch(t.Context(), requestID, everyone(subjects...))
 			if len(got) != 3 {
 				t.Fatalf("%d lists for 3 subjects", len(got))
 			}
 			for i := range got {
-				if !slices.Equal(told(got[i]), row.want[i]) {
-					t.Errorf("subject %d: got %q, want %q", i, told(got[i]), row.want[i])
+				if !slices.Equal(told(got[i].Receipts), row.want[i]) {
+					t.Errorf("subject %d: got %q, want %q", i, told(got[i].Receipts), row.want[i])
 				}
 			}
 		})
@@ -150,11 +150,12 @@ func batchHandler(t *testing.T, code int, change func(object)) http.HandlerFunc 
 
 func TestAThousandSubjectsAreOneCall(t *testing.T) {
 	url, requests := flaky(t)
-	got := peerAt(url, 30*time.Second).EraseBatch(t.Context(), requestID, people(t, wire.MaxBatch))
+	got := peerAt(url, 30*time.Second).EraseBatch(t.Context(), requestID, everyone(people(t, wire.MaxBatch)...))
 	if len(got) != wire.MaxBatch || requests.Load() != 1 {
 		t.Fatalf("%d lists after %d requests", len(got), requests.Load())
 	}
-	for i, receipts := range got {
+	for i, erasure := range got {
+		receipts := erasure.Receipts
 		if subject.Fold(receipts) != subject.Erased {
 			t.Fatalf("subject %d: %q", i, told(receipts))
 		}
@@ -166,8 +167,9 @@ func TestABrokenBatchFailsForEverySubject(t *testing.T) {
 		_, _ = w.Write([]byte("<html>"))
 	}, "500": status(500), "endless": endless} {
 		url, _ := flaky(t, serve)
-		got := peerAt(url, 10*time.Second).EraseBatch(t.Context(), requestID, people(t, 2))
-		if len(got) != 2 || len(got[0]) != 1 || got[0][0].Status() != subject.Failed || !reflect.DeepEqual(told(got[0]), told(got[1])) {
+		got := peerAt(url, 10*time.Second).EraseBatch(t.Context(), requestID, everyone(people(t, 2)...))
+		if len(got) != 2 || len(got[0].Receipts) != 1 || got[0].Receipts[0].Status() != subject.Failed ||
+			!reflect.DeepEqual(told(got[0].Receipts), told(got[1].Receipts)) {
 			t.Errorf("%s: got %+v", name, got)
 		}
 	}

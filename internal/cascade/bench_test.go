@@ -50,7 +50,7 @@ func BenchmarkManyPeersOverThree(b *testing.B) {
 func erase(b *testing.B, fleet *cascadetest.Fleet, s subject.Subject) time.Duration {
 	b.Helper()
 	started := time.Now()
-	receipts := fleet.Cascade.Erase(b.Context(), requestID, s)
+	receipts := fleet.Cascade.Erase(b.Context(), requestID, about(s))
 	took := time.Since(started)
 	if subject.Fold(receipts) != subject.Erased {
 		b.Fatal(told(receipts))

@@ -21,14 +21,14 @@ type target struct {
 
 func (t target) Name() string { return t.name }
 
-func (t target) Erase(ctx context.Context, _ string, _ subject.Subject) []subject.Receipt {
-	return t.do(ctx)
+func (t target) Erase(ctx context.Context, _ string, _ subject.Target) subject.Erasure {
+	return subject.Erasure{Receipts: t.do(ctx)}
 }
 
-func (t target) EraseBatch(ctx context.Context, _ string, subjects []subject.Subject) [][]subject.Receipt {
-	out := make([][]subject.Receipt, len(subjects))
+func (t target) EraseBatch(ctx context.Context, id string, targets []subject.Target) []subject.Erasure {
+	out := make([]subject.Erasure, len(targets))
 	for i := range out {
-		out[i] = t.do(ctx)
+		out[i] = t.Erase(ctx, id, targets[i])
 	}
 	return out
 }
@@ -58,7 +58,7 @@ func TestReceiptsComeInTheOrderOfTheTargetsWhoeverIsFirst(t *testing.T) {
 		}
 		c := cascade.New(time.Minute, late("scoring", 3*time.Second), late("ingest", 2*time.Second), late("graph", time.Second))
 		started := time.Now()
-		got := c.Erase(t.Context(), requestID, someone(t))
+		got := c.Erase(t.Context(), requestID, about(someone(t)))
 		want := []string{"scoring: scoring_rows erased", "ingest: ingest_rows erased", "graph: graph_rows erased"}
 		if !slices.Equal(lines(got), want) {
 			t.Errorf("got %q", lines(got))
@@ -83,10 +83,10 @@ func TestATargetThatFailsToAnswerCostsNoSiblingItsReceipts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := cascade.New(50*time.Millisecond, erasing("scoring"), target{"ingest", row.do}, erasing("graph"))
 			want := []string{"scoring: scoring_rows erased", "ingest: * failed " + row.want, "graph: graph_rows erased"}
-			if got := c.Erase(t.Context(), requestID, someone(t)); !slices.Equal(lines(got), want) {
+			if got := c.Erase(t.Context(), requestID, about(someone(t))); !slices.Equal(lines(got), want) {
 				t.Errorf("got %q", lines(got))
 			}
-			batch := c.EraseBatch(t.Context(), requestID, people(t, 2))
+			batch := c.EraseBatch(t.Context(), requestID, everyone(people(t, 2)...))
 			for _, got := range batch {
 				if !slices.Equal(lines(got), want) {
 					t.Errorf("batch: got %q", lines(got))
@@ -99,13 +99,13 @@ func TestATargetThatFailsToAnswerCostsNoSiblingItsReceipts(t *testing.T) {
 // short answers for fewer subjects than it was asked about.
 type short struct{ target }
 
-func (s short) EraseBatch(ctx context.Context, id string, subjects []subject.Subject) [][]subject.Receipt {
-	return s.target.EraseBatch(ctx, id, subjects[1:])
+func (s short) EraseBatch(ctx context.Context, id string, targets []subject.Target) []subject.Erasure {
+	return s.target.EraseBatch(ctx, id, targets[1:])
 }
 
 func TestABatchWithoutAListPerSubjectIsFailed(t *testing.T) {
 	c := cascade.New(time.Second, erasing("scoring"), short{erasing("ingest")})
-	for _, got := range c.EraseBatch(t.Context(), requestID, people(t, 3)) {
+	for _, got := range c.EraseBatch(t.Context(), requestID, everyone(people(t, 3)...)) {
 		want := []string{"scoring: scoring_rows erased", "ingest: * failed peer_results_mismatch"}
 		if !slices.Equal(lines(got), want) {
 			t.Errorf("got %q", lines(got))
@@ -114,7 +114,7 @@ func TestABatchWithoutAListPerSubjectIsFailed(t *testing.T) {
 }
 
 func TestACascadeWithoutTargetsVerifiesNothing(t *testing.T) {
-	if got := cascade.New(time.Second).Erase(t.Context(), requestID, someone(t)); subject.Fold(got) != subject.Failed {
+	if got := cascade.New(time.Second).Erase(t.Context(), requestID, about(someone(t))); subject.Fold(got) != subject.Failed {
 		t.Errorf("got %q", lines(got))
 	}
 }
@@ -131,7 +131,7 @@ func TestACallerThatHangsUpDoesNotStopTheCascade(t *testing.T) {
 		}}
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		got := cascade.New(time.Minute, slow).Erase(ctx, requestID, someone(t))
+		got := cascade.New(time.Minute, slow).Erase(ctx, requestID, about(someone(t)))
 		if want := []string{"ingest: ingest_rows erased"}; !slices.Equal(lines(got), want) {
 			t.Errorf("got %q", lines(got))
 		}
@@ -148,7 +148,7 @@ func TestStopEndsWhatRunsAndSaysWhy(t *testing.T) {
 			return nil
 		}})
 		time.AfterFunc(time.Second, c.Stop)
-		got := c.Erase(t.Context(), requestID, someone(t))
+		got := c.Erase(t.Context(), requestID, about(someone(t)))
 		want := []string{"scoring: scoring_rows erased", "ingest: * failed shutting_down"}
 		if !slices.Equal(lines(got), want) {
 			t.Errorf("got %q", lines(got))
@@ -164,12 +164,12 @@ func TestStopEndsWhatRunsAndSaysWhy(t *testing.T) {
 func TestHungTargetsShareOneGracePeriod(t *testing.T) {
 	hung := make(chan struct{})
 	defer close(hung)
-	var targets []cascade.Target
+	var targets []cascade.Cell
 	for i := range 20 {
 		targets = append(targets, target{fmt.Sprintf("cell%d", i), func(context.Context) []subject.Receipt { <-hung; return nil }})
 	}
 	started := time.Now()
-	got := cascade.New(10*time.Millisecond, targets...).Erase(t.Context(), requestID, someone(t))
+	got := cascade.New(10*time.Millisecond, targets...).Erase(t.Context(), requestID, about(someone(t)))
 	if took := time.Since(started); len(got) != 20 || took > 4*time.Second {
 		t.Errorf("%d receipts after %v", len(got), took)
 	}

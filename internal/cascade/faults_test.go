@@ -28,6 +28,18 @@ func someone(t testing.TB) subject.Subject {
 	return s
 }
 
+// about is the erasure of a person.
+func about(s subject.Subject) subject.Target { return subject.TargetOf(s, cascadetest.Salt()) }
+
+// everyone is the erasure of many.
+func everyone(people ...subject.Subject) []subject.Target {
+	targets := make([]subject.Target, len(people))
+	for i, s := range people {
+		targets[i] = about(s)
+	}
+	return targets
+}
+
 func causal() *cascadetest.Cell {
 	return &cascadetest.Cell{Name: "causal", Stores: []string{"holdout_assignments", "outcomes"}}
 }
@@ -185,7 +197,7 @@ var faults = map[string]fault{
 	"two cases of remaining":  {text: replace(`"remaining"`, `"Remaining":5,"remaining"`), want: envelope(subject.ReasonPeerNotJSON)},
 	"twice the same unknown":  {text: replace(`"operation"`, `"x":1,"x":2,"operation"`), want: envelope(subject.ReasonPeerNotJSON)},
 	"a body without an end":   {serve: endless, want: envelope(subject.ReasonPeerTooLarge)},
-	"a huge announced length": {text: func(s string) string { return s + strings.Repeat(" ", 2<<20) }, want: envelope(subject.ReasonPeerTooLarge)},
+	"a huge announced length": {text: func(s string) string { return s + strings.Repeat(" ", 65<<20) }, want: envelope(subject.ReasonPeerTooLarge)},
 	"a thousand receipts": {
 		change: func(a object) { a["receipts"] = slices.Repeat(a["receipts"].([]any), 500) },
 		want:   envelope(subject.ReasonPeerNotJSON),
@@ -332,7 +344,7 @@ func TestEveryLieOfAPeerIsAFailedReceiptWithItsReason(t *testing.T) {
 				answer(w, r)
 			}))
 			defer server.Close()
-			got := peerAt(server.URL, 20*time.Second).Erase(t.Context(), requestID, s)
+			got := peerAt(server.URL, 20*time.Second).Erase(t.Context(), requestID, about(s)).Receipts
 			if !slices.Equal(told(got), row.want) {
 				t.Errorf("got  %q\nwant %q", told(got), row.want)
 			}
@@ -359,7 +371,7 @@ func TestABadReceiptKeepsTheCountsThatAreSound(t *testing.T) {
 	row := fault{change: inReceipt("remaining", 2)}
 	server := httptest.NewServer(row.handler(t, causal(), s))
 	defer server.Close()
-	got := peerAt(server.URL, 10*time.Second).Erase(t.Context(), requestID, s)
+	got := peerAt(server.URL, 10*time.Second).Erase(t.Context(), requestID, about(s)).Receipts
 	want := subject.Counts{Before: subject.Measured(2), Deleted: subject.Measured(2), Remaining: subject.Measured(2)}
 	if got[1].Counts() != want {
 		t.Errorf("got %+v", got[1].Counts())
@@ -372,7 +384,7 @@ func TestAPeersRetryAfterReachesThePendingReceipt(t *testing.T) {
 	for seconds, want := range map[any]time.Duration{60: time.Minute, nil: 30 * time.Minute, "soon": 30 * time.Minute} {
 		change := all(row.change, inEnvelope("retry_after_s", seconds))
 		server := httptest.NewServer(fault{code: 409, change: change}.handler(t, causal(), s))
-		got := peerAt(server.URL, 10*time.Second).Erase(t.Context(), requestID, s)
+		got := peerAt(server.URL, 10*time.Second).Erase(t.Context(), requestID, about(s)).Receipts
 		server.Close()
 		if got[1].RetryAfter() != want {
 			t.Errorf("%v: got %v", seconds, got[1].RetryAfter())

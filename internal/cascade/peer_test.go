@@ -94,12 +94,12 @@ func TestAPeerWithoutAURLIsAFailedReceipt(t *testing.T) {
 	if peer.Configured() {
 		t.Error("configured")
 	}
-	if got := told(peer.Erase(t.Context(), requestID, someone(t))); !slices.Equal(got, envelope(subject.ReasonPeerURLUnset)) {
+	if got := told(peer.Erase(t.Context(), requestID, about(someone(t))).Receipts); !slices.Equal(got, envelope(subject.ReasonPeerURLUnset)) {
 		t.Errorf("got %q", got)
 	}
-	for _, got := range peer.EraseBatch(t.Context(), requestID, []subject.Subject{someone(t), someone(t)}) {
-		if !slices.Equal(told(got), envelope(subject.ReasonPeerURLUnset)) {
-			t.Errorf("got %q", told(got))
+	for _, got := range peer.EraseBatch(t.Context(), requestID, everyone(someone(t), someone(t))) {
+		if !slices.Equal(told(got.Receipts), envelope(subject.ReasonPeerURLUnset)) {
+			t.Errorf("got %q", told(got.Receipts))
 		}
 	}
 }
@@ -117,7 +117,7 @@ func TestARedirectIsFailedAndNotFollowed(t *testing.T) {
 				w.Header().Set("Location", location)
 				w.WriteHeader(code)
 			})
-			got := told(peerAt(url, 10*time.Second).Erase(t.Context(), requestID, someone(t)))
+			got := told(peerAt(url, 10*time.Second).Erase(t.Context(), requestID, about(someone(t))).Receipts)
 			if !slices.Equal(got, envelope(subject.ReasonPeerRedirected)) {
 				t.Errorf("%d to %q: got %q", code, location, got)
 			}
@@ -141,7 +141,7 @@ func TestWhatMayPassIsRetriedAndTheRecountSettlesIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url, requests := flaky(t, first...)
-			got := told(peerAt(url, 10*time.Second).Erase(t.Context(), requestID, someone(t)))
+			got := told(peerAt(url, 10*time.Second).Erase(t.Context(), requestID, about(someone(t))).Receipts)
 			if !slices.Equal(got, bothErased) || int(requests.Load()) != len(first)+1 {
 				t.Errorf("got %q after %d requests", got, requests.Load())
 			}
@@ -165,7 +165,7 @@ func TestAPeerIsTriedThreeTimesAndNoMore(t *testing.T) {
 			var seen observed
 			peer := cascade.NewPeer(cascade.PeerConfig{Name: "causal", URL: url, Stores: causal().Stores},
 				cascade.Options{Salt: cascadetest.Salt(), Timeout: 10 * time.Second, Transport: plain(), Observer: &seen})
-			got := told(peer.Erase(t.Context(), requestID, someone(t)))
+			got := told(peer.Erase(t.Context(), requestID, about(someone(t))).Receipts)
 			if !slices.Equal(got, envelope(row.want)) || requests.Load() != 3 {
 				t.Errorf("got %q after %d requests", got, requests.Load())
 			}
@@ -185,7 +185,7 @@ func TestNobodyListening(t *testing.T) {
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got := told(peerAt(url, 10*time.Second).Erase(t.Context(), requestID, someone(t)))
+	got := told(peerAt(url, 10*time.Second).Erase(t.Context(), requestID, about(someone(t))).Receipts)
 	if !slices.Equal(got, envelope(subject.ReasonPeerUnreachable)) {
 		t.Errorf("got %q", got)
 	}
@@ -195,7 +195,7 @@ func TestRetryAfterIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	url, _ := flaky(t, busy(503, "1"))
 	started := time.Now()
-	got := told(peerAt(url, 10*time.Second).Erase(t.Context(), requestID, someone(t)))
+	got := told(peerAt(url, 10*time.Second).Erase(t.Context(), requestID, about(someone(t))).Receipts)
 	if took := time.Since(started); !slices.Equal(got, bothErased) || took < time.Second {
 		t.Errorf("got %q after %v", got, took)
 	}
@@ -207,7 +207,7 @@ func TestASlowPeerIsGivenUpAtItsDeadline(t *testing.T) {
 			t.Parallel()
 			url, _ := flaky(t, serve, serve, serve)
 			started := time.Now()
-			got := told(peerAt(url, 150*time.Millisecond).Erase(t.Context(), requestID, someone(t)))
+			got := told(peerAt(url, 150*time.Millisecond).Erase(t.Context(), requestID, about(someone(t))).Receipts)
 			if took := time.Since(started); !slices.Equal(got, envelope(subject.ReasonPeerTimeout)) || took > 5*time.Second {
 				t.Errorf("got %q after %v", got, took)
 			}
@@ -218,7 +218,7 @@ func TestASlowPeerIsGivenUpAtItsDeadline(t *testing.T) {
 func TestARetryThatTheDeadlineDoesNotLeaveRoomForIsNotMade(t *testing.T) {
 	url, requests := flaky(t, busy(503, "2"))
 	started := time.Now()
-	got := told(peerAt(url, time.Second).Erase(t.Context(), requestID, someone(t)))
+	got := told(peerAt(url, time.Second).Erase(t.Context(), requestID, about(someone(t))).Receipts)
 	if !slices.Equal(got, envelope(subject.ReasonPeerUnavailable)) || requests.Load() != 1 || time.Since(started) > 900*time.Millisecond {
 		t.Errorf("got %q after %d requests and %v", got, requests.Load(), time.Since(started))
 	}
@@ -232,7 +232,7 @@ func TestTwoURLsAtOneCellDoNotPass(t *testing.T) {
 	c := cascade.New(10*time.Second,
 		cascade.NewPeer(cascade.PeerConfig{Name: "ingest", URL: server.URL, Stores: []string{"intent_events"}}, options),
 		cascade.NewPeer(cascade.PeerConfig{Name: "graph", URL: server.URL, Stores: []string{"graph"}}, options))
-	got := c.Erase(t.Context(), requestID, someone(t))
+	got := c.Erase(t.Context(), requestID, about(someone(t)))
 	want := []string{"intent_events erased", "intent_events failed peer_wrong_cell", "graph failed peer_store_missing"}
 	if !slices.Equal(told(got), want) {
 		t.Errorf("got %q", told(got))
@@ -250,8 +250,8 @@ func TestTheIdentityIsInTheBodyAlone(t *testing.T) {
 			})
 		}})
 	s := someone(t)
-	peer.Erase(t.Context(), requestID, s)
-	peer.EraseBatch(t.Context(), requestID, []subject.Subject{s})
+	peer.Erase(t.Context(), requestID, about(s))
+	peer.EraseBatch(t.Context(), requestID, everyone(s))
 	want := []string{
 		"https://causal.example/base", "POST", "https://causal.example/base/v1/intent/subject:delete", requestID,
 		`{"tenant_id":"acme","identity_id":"alice@example.com:erase/%2F"}`,
@@ -277,7 +277,7 @@ func TestAPeerForWhichNoTokenCanBeHadIsUnauthorised(t *testing.T) {
 				return nil, errors.Join(errors.New("auth"), unauthorised{})
 			})
 		}})
-	got := told(peer.Erase(t.Context(), requestID, someone(t)))
+	got := told(peer.Erase(t.Context(), requestID, about(someone(t))).Receipts)
 	if !slices.Equal(got, envelope(subject.ReasonPeerUnauthorised)) || attempts != 1 {
 		t.Errorf("got %q after %d attempts", got, attempts)
 	}
@@ -295,7 +295,7 @@ func TestConnectionsAreKept(t *testing.T) {
 	defer server.Close()
 	peer := peerAt(server.URL, 5*time.Second)
 	for range 5 {
-		peer.Erase(t.Context(), requestID, someone(t))
+		peer.Erase(t.Context(), requestID, about(someone(t)))
 	}
 	if opened.Load() != 1 {
 		t.Errorf("%d connections for 5 erasures", opened.Load())
@@ -315,7 +315,7 @@ func TestHTTP2IsSpokenWhereItIsOffered(t *testing.T) {
 	pool.TLSClientConfig = &tls.Config{RootCAs: server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, MinVersion: tls.VersionTLS12}
 	peer := cascade.NewPeer(cascade.PeerConfig{Name: "causal", URL: server.URL, Stores: causal().Stores},
 		cascade.Options{Salt: cascadetest.Salt(), Timeout: 5 * time.Second, Transport: func(string) http.RoundTripper { return pool }})
-	got := told(peer.Erase(t.Context(), requestID, someone(t)))
+	got := told(peer.Erase(t.Context(), requestID, about(someone(t))).Receipts)
 	if !slices.Equal(got, bothErased) || major.Load() != 2 {
 		t.Errorf("got %q over HTTP/%d", got, major.Load())
 	}
@@ -332,7 +332,7 @@ func TestNothingOfTheIdentityIsInAReceipt(t *testing.T) {
 	server := httptest.NewServer(fault{code: 502, change: all(inEnvelope("status", "failed"), inReceipt("status", "failed"),
 		inReceipt("detail", s.Identity()), inReceipt("backend", s.Identity()), inReceipt("started_at", s.Identity()))}.handler(t, causal(), s))
 	defer server.Close()
-	for _, r := range peerAt(server.URL, 5*time.Second).Erase(t.Context(), requestID, s) {
+	for _, r := range peerAt(server.URL, 5*time.Second).Erase(t.Context(), requestID, about(s)).Receipts {
 		if strings.Contains(r.Backend()+string(r.Reason())+r.Store(), "alice") {
 			t.Errorf("%+v", r)
 		}
@@ -343,14 +343,14 @@ func TestAnErasureThatTheProcessStopsSaysSo(t *testing.T) {
 	url, _ := flaky(t, hang)
 	ctx, stop := context.WithCancelCause(t.Context())
 	time.AfterFunc(50*time.Millisecond, func() { stop(subject.ErrShuttingDown) })
-	got := told(peerAt(url, 30*time.Second).Erase(ctx, requestID, someone(t)))
+	got := told(peerAt(url, 30*time.Second).Erase(ctx, requestID, about(someone(t))).Receipts)
 	if !slices.Equal(got, envelope(subject.ReasonShuttingDown)) {
 		t.Errorf("got %q", got)
 	}
 	ctx, stop = context.WithCancelCause(t.Context())
 	url, _ = flaky(t, busy(503, "5"))
 	time.AfterFunc(50*time.Millisecond, func() { stop(subject.ErrShuttingDown) })
-	if got := told(peerAt(url, 30*time.Second).Erase(ctx, requestID, someone(t))); !slices.Equal(got, envelope(subject.ReasonShuttingDown)) {
+	if got := told(peerAt(url, 30*time.Second).Erase(ctx, requestID, about(someone(t))).Receipts); !slices.Equal(got, envelope(subject.ReasonShuttingDown)) {
 		t.Errorf("between attempts: got %q", got)
 	}
 }

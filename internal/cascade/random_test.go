@@ -115,24 +115,45 @@ func flawless(code int, tail string, top node, s subject.Subject) bool {
 			said && until.literal != "null" && !strings.HasPrefix(until.literal, `"2026`) {
 			return false
 		}
+		for _, name := range []string{"suppressed", "derived"} {
+			if n, there := r.get(name); there && n.literal != "null" && !natural(n) {
+				return false
+			}
+		}
 		store, _ := r.get("store")
 		if !storeName.MatchString(store.literal) {
 			return false
 		}
 		stores[strings.Trim(store.literal, `"`)]++
 	}
+	if sources, there := top.get("sources"); there && sources.literal != "null" && !pairs(sources) {
+		return false
+	}
 	counts := slices.Collect(maps.Values(stores))
 	return stores["holdout_assignments"] == 1 && stores["outcomes"] == 1 && slices.Max(counts) == 1 && variantFree(top)
+}
+
+// pairs reports a list of pairs of texts that are not empty.
+func pairs(n node) bool {
+	text := func(pair node, name string) bool {
+		for _, f := range pair.fields {
+			if f.name == name {
+				return len(f.value.literal) > 2 && f.value.literal[0] == '"'
+			}
+		}
+		return false
+	}
+	return n.isList && !slices.ContainsFunc(n.list, func(pair node) bool { return !text(pair, "source") || !text(pair, "source_ref") })
 }
 
 // variantFree reports whether no field of the contract is there in another case.
 func variantFree(top node) bool {
 	envelope := []string{
-		"request_id", "tenant_id", "subject_ref", "operation", "status", "detail", "receipts", "generated_at", "retry_after_s",
+		"request_id", "tenant_id", "subject_ref", "operation", "status", "detail", "receipts", "generated_at", "retry_after_s", "sources",
 	}
 	inReceipt := []string{
 		"cell", "store", "backend", "status", "before", "deleted", "remaining", "recoverable_until", "detail", "started_at",
-		"finished_at",
+		"finished_at", "suppressed", "derived", "sticky",
 	}
 	spelt := func(n node, known []string) bool {
 		return !slices.ContainsFunc(n.fields, func(f field) bool {
@@ -159,6 +180,9 @@ func good(s subject.Subject) node {
 			{"before", lit("2")},
 			{"deleted", lit("2")},
 			{"remaining", lit("0")},
+			{"suppressed", lit("2")},
+			{"derived", lit("0")},
+			{"sticky", lit("true")},
 			{"recoverable_until", lit("null")},
 			{"detail", quote("")},
 			{"started_at", quote("2026-01-02T03:04:05Z")},
@@ -173,6 +197,7 @@ func good(s subject.Subject) node {
 		{"status", quote("erased")},
 		{"detail", quote("")},
 		{"receipts", node{isList: true, list: []node{receiptOf("holdout_assignments"), receiptOf("outcomes")}}},
+		{"sources", node{isList: true, list: []node{{fields: []field{{"source", quote("crm")}, {"source_ref", quote("1")}}}}}},
 		{"generated_at", quote("2026-01-02T03:04:05Z")},
 	}}
 }
@@ -185,7 +210,7 @@ var literals = []string{
 
 var names = []string{
 	"status", "Status", "remaining", "REMAINING", "before", "deleted", "cell", "store", "Store", "receipts", "request_id",
-	"recoverable_until", "novelty", "retry_after_s",
+	"recoverable_until", "novelty", "retry_after_s", "suppressed", "derived", "Derived", "sources", "source_ref",
 }
 
 func drawNode(t *rapid.T, depth int) node {
@@ -280,7 +305,7 @@ func TestOnlyAFlawlessAnswerIsErased(t *testing.T) {
 			var body bytes.Buffer
 			top.write(&body)
 			body.WriteString(tail)
-			got := answering(code, body.Bytes()).Erase(t.Context(), requestID, s)
+			got := answering(code, body.Bytes()).Erase(t.Context(), requestID, about(s)).Receipts
 			want := flawless(code, tail, top, s)
 			if (subject.Fold(got) == subject.Erased) != want {
 				t.Fatalf("flawless is %v, receipts say %q, for %d %s", want, told(got), code, body.Bytes())
@@ -325,7 +350,7 @@ func FuzzAnswer(f *testing.F) {
 		if code == 429 || code == 503 {
 			return // retried, slowly
 		}
-		got := answering(code, body).Erase(t.Context(), requestID, s)
+		got := answering(code, body).Erase(t.Context(), requestID, about(s)).Receipts
 		for _, r := range got {
 			if r.Status() == subject.Erased && !r.Counts().Remaining.IsZero() || r.Cell() != "causal" {
 				t.Fatalf("a false receipt: %+v", r)

@@ -83,7 +83,7 @@ func TestWhatTheCoordinatorMeasuredIsKept(t *testing.T) {
 				Status: status, Reason: subject.ReasonQuota, RetryAfter: time.Duration(n) * time.Minute,
 			}))
 		}
-		body, err := wire.Marshal(wire.FromReceipts("r1", "acme", who.Ref(salt), receipts, time.Now()))
+		body, err := wire.Marshal(wire.FromReceipts("r1", subject.TargetOf(who, salt), receipts, time.Now()))
 		if err != nil {
 			t.Fatal(err)
 		}

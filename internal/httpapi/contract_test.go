@@ -18,8 +18,10 @@ import (
 	"recount/internal/httpapi/intakeapi"
 	"recount/internal/httpapi/opsapi"
 	"recount/internal/httpapi/subjectapi"
+	"recount/internal/httpapi/suppressionapi"
 	"recount/internal/intake"
 	"recount/internal/subject"
+	"recount/internal/suppression/suppressiontest"
 )
 
 func TestEveryOperationOfTheDocumentIsServedAndNoOther(t *testing.T) {
@@ -27,7 +29,7 @@ func TestEveryOperationOfTheDocumentIsServedAndNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := cell.New(cell.Config{Name: "scoring", Salt: salt, Stopping: t.Context()})
+	c := cell.New(cell.Config{Name: "scoring", Salt: salt, Stopping: t.Context(), Ledger: suppressiontest.NewModel()})
 	a := httpapi.New(httpapi.Config{
 		Log: zap.NewNop(), Auth: anyone{}, Meter: httpapi.NewMetrics(prometheus.NewRegistry()), Rate: 1e6, MaxInFlight: 100,
 	})
@@ -35,6 +37,7 @@ func TestEveryOperationOfTheDocumentIsServedAndNoOther(t *testing.T) {
 	for _, kind := range []intake.Kind{intake.Events(), intake.Scores(), intake.Edges(), intake.Holdouts(), intake.Outcomes()} {
 		intakeapi.Mount(a, intakeapi.Endpoint{Path: kind.Path, Intake: &intake.Intake{Kind: kind}, Serving: c.Serving})
 	}
+	suppressionapi.Mount(a, suppressionapi.Surface{Cell: "scoring", Salt: salt})
 	opsapi.Mount(a, opsapi.Surface{
 		Health: c.Health, Ready: c.Ready, Stopping: func() bool { return false }, Coverage: c.Coverage, Metrics: http.NotFoundHandler(),
 		PurgeJournal: func(context.Context, string) (int64, error) { return 0, nil },

@@ -22,6 +22,7 @@ import (
 	"recount/internal/httpapi/opsapi"
 	"recount/internal/httpapi/subjectapi"
 	"recount/internal/subject"
+	"recount/internal/suppression/suppressiontest"
 )
 
 type anyone struct{}
@@ -81,7 +82,8 @@ func start(t *testing.T, store subject.Store, quick bool) *service {
 		t.Fatal(err)
 	}
 	c := cell.New(cell.Config{
-		Name: "scoring", Version: "test", Salt: salt, Groups: []subject.Group{{Stores: []subject.Store{store}}},
+		Ledger: suppressiontest.NewModel(),
+		Name:   "scoring", Version: "test", Salt: salt, Groups: []subject.Group{{Stores: []subject.Store{store}}},
 		StoreTimeout: 20 * time.Second, Stopping: life.Erasures(),
 	})
 	api := httpapi.New(httpapi.Config{

@@ -18,6 +18,7 @@ import (
 
 	"recount/internal/stores"
 	"recount/internal/suppression"
+	"recount/internal/suppression/suppressiontest"
 	"recount/internal/wire"
 )
 
@@ -47,7 +48,7 @@ func (l *ledger) Append(_ context.Context, rows []stores.Row, _ suppression.Gene
 
 func newIntake(k Kind) (*Intake, *ledger) {
 	l := &ledger{have: map[string]stores.Row{}, t: k.Table}
-	return &Intake{Kind: k, Store: l, Budget: NewBudget()}, l
+	return &Intake{Kind: k, Guard: &suppression.Guard{Ledger: suppressiontest.NewModel()}, Store: l, Budget: NewBudget()}, l
 }
 
 func anyTenant(string) bool { return true }

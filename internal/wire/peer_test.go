@@ -210,7 +210,7 @@ func TestTheFieldListsCoverTheContract(t *testing.T) {
 func TestWhatACellWritesIsReadUnchanged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		receipts := rapid.SliceOfN(rapid.Custom(drawReceipt), 0, 6).Draw(t, "receipts")
-		written := FromReceipts("r1", "acme", "abc", receipts, time.Now())
+		written := FromReceipts("r1", subject.Target{Tenant: "acme", Ref: "abc"}, receipts, time.Now())
 		body, err := Marshal(BatchResponse{Status: written.Status, Results: []EraseResponse{written}})
 		if err != nil {
 			t.Fatal(err)

@@ -82,7 +82,7 @@ func (r *recorder) Errorf(f string, args ...any) {
 func TestAnswersThatAreNotInTheDocumentAreFound(t *testing.T) {
 	const head = `{"request_id":"0123456789abcdef","tenant_id":"acme","subject_ref":"` +
 		`9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08","operation":"erase","detail":"","generated_at":"2026-12-01T10:00:00Z",`
-	const receipt = `{"cell":"c","store":"s","backend":"b","status":"erased","before":1,"deleted":1,"remaining":%s,"recoverable_until":null,` +
+	const receipt = `{"cell":"c","store":"s","backend":"b","status":"erased","before":1,"deleted":1,"remaining":%s,"suppressed":1,"derived":0,"sticky":true,"recoverable_until":null,` +
 		`"detail":"","started_at":"2026-12-01T10:00:00Z","finished_at":"2026-12-01T10:00:00Z"%s}`
 	erased := head + `"status":"erased","receipts":[` + fmt.Sprintf(receipt, "0", "") + `]}`
 	for _, c := range []struct {

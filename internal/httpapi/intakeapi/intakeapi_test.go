@@ -22,6 +22,7 @@ import (
 	"recount/internal/stores"
 	"recount/internal/subject"
 	"recount/internal/suppression"
+	"recount/internal/suppression/suppressiontest"
 )
 
 // appender takes every row for a new one, or fails.
@@ -79,7 +80,7 @@ func serve(t *testing.T, http2 bool) *fixture {
 	api := httpapi.New(httpapi.Config{Log: zap.NewNop(), Auth: byName{}, Meter: noMeter{}, Rate: 1e6, MaxInFlight: 10})
 	for _, kind := range []intake.Kind{intake.Events(), intake.Scores(), intake.Edges(), intake.Holdouts(), intake.Outcomes()} {
 		intakeapi.Mount(api, intakeapi.Endpoint{
-			Path: kind.Path, Intake: &intake.Intake{Kind: kind, Store: f.store, Budget: intake.NewBudget()}, Serving: func() error { return f.serving },
+			Path: kind.Path, Intake: &intake.Intake{Kind: kind, Guard: &suppression.Guard{Ledger: suppressiontest.NewModel()}, Store: f.store, Budget: intake.NewBudget()}, Serving: func() error { return f.serving },
 		})
 	}
 	server := httptest.NewUnstartedServer(api)

@@ -25,6 +25,7 @@ type fakeCell struct {
 	mu         sync.Mutex
 	cell       string
 	asked      []subject.Subject
+	sources    []subject.Source
 	requestIDs []string
 	receipts   func(s subject.Subject) []subject.Receipt
 	counts     []subject.CountReceipt
@@ -38,7 +39,7 @@ func (f *fakeCell) Name() string   { return f.cell }
 
 var salt, _ = subject.NewSalt("0123456789abcdef")
 
-func (*fakeCell) Ref(s subject.Subject) subject.Ref { return s.Ref(salt) }
+func (*fakeCell) Salt() subject.Salt { return salt }
 
 func (f *fakeCell) note(requestID string, people ...subject.Subject) {
 	f.mu.Lock()
@@ -55,16 +56,21 @@ func (f *fakeCell) took() []subject.Subject {
 	return asked
 }
 
-func (f *fakeCell) Erase(_ context.Context, requestID string, s subject.Subject) []subject.Receipt {
-	f.note(requestID, s)
-	return f.receipts(s)
+func (f *fakeCell) Erase(_ context.Context, requestID string, t subject.Target) subject.Erasure {
+	if t.AboutPerson() {
+		f.note(requestID, t.Subject)
+	} else {
+		f.mu.Lock()
+		f.sources, f.requestIDs = append(f.sources, t.Sources...), append(f.requestIDs, requestID)
+		f.mu.Unlock()
+	}
+	return subject.Erasure{Receipts: f.receipts(t.Subject), Sources: t.Sources}
 }
 
-func (f *fakeCell) EraseBatch(_ context.Context, requestID string, people []subject.Subject) [][]subject.Receipt {
-	f.note(requestID, people...)
-	out := make([][]subject.Receipt, len(people))
-	for i, s := range people {
-		out[i] = f.receipts(s)
+func (f *fakeCell) EraseBatch(ctx context.Context, requestID string, targets []subject.Target) []subject.Erasure {
+	out := make([]subject.Erasure, len(targets))
+	for i, t := range targets {
+		out[i] = f.Erase(ctx, requestID, t)
 	}
 	return out
 }
