@@ -4,7 +4,7 @@
 #   deploy.sh --dry-run          prints every command and every filled-in manifest, and runs nothing
 #   deploy.sh                    runs them
 #
-# Reads: PROJECT PROJECT_NUMBER REGION LOCATION DATASET REGISTRY VERSION NETWORK SUBNET SALT_VERSION DSAR_SA IMPORTER_SA
+# Reads: PROJECT PROJECT_NUMBER REGION LOCATION DATASET REGISTRY VERSION NETWORK SUBNET SALT_VERSION SUPPRESSION_KEY_VERSION DSAR_SA IMPORTER_SA
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 
@@ -16,7 +16,7 @@ case "${1:-}" in
 esac
 
 missing=()
-for name in PROJECT PROJECT_NUMBER REGION LOCATION DATASET REGISTRY VERSION NETWORK SUBNET SALT_VERSION DSAR_SA IMPORTER_SA; do
+for name in PROJECT PROJECT_NUMBER REGION LOCATION DATASET REGISTRY VERSION NETWORK SUBNET SALT_VERSION SUPPRESSION_KEY_VERSION DSAR_SA IMPORTER_SA; do
   [ -n "${!name:-}" ] || missing+=("$name")
   export "${name?}"
 done
@@ -33,7 +33,7 @@ run() {
 fill() {
   local text
   text="$(cat "$1")"
-  for name in PROJECT_NUMBER PROJECT REGION LOCATION DATASET REGISTRY VERSION NETWORK SUBNET SALT_VERSION DSAR_SA IMPORTER_SA; do
+  for name in PROJECT_NUMBER PROJECT REGION LOCATION DATASET REGISTRY VERSION NETWORK SUBNET SALT_VERSION SUPPRESSION_KEY_VERSION DSAR_SA IMPORTER_SA; do
     text="${text//"\${$name}"/${!name}}"
   done
   printf '%s\n' "$text"
@@ -71,9 +71,11 @@ for service in "${services[@]}"; do
     run bq add-iam-policy-binding --member "$member" --role "projects/$PROJECT/roles/recountStore" "$PROJECT:$DATASET.$table"
   done
   run bq add-iam-policy-binding --member "$member" --role "projects/$PROJECT/roles/recountAudit" "$PROJECT:$DATASET.intent_erasure_audit"
-  run gcloud secrets add-iam-policy-binding intent-subject-salt --project "$PROJECT" --member "$member" --role roles/secretmanager.secretAccessor
+  for secret in intent-subject-salt recount-suppression-key; do
+    run gcloud secrets add-iam-policy-binding "$secret" --project "$PROJECT" --member "$member" --role roles/secretmanager.secretAccessor
+  done
+  run gcloud projects add-iam-policy-binding "$PROJECT" --member "$member" --role roles/datastore.user --condition None # its suppression ledger
 done
-run gcloud projects add-iam-policy-binding "$PROJECT" --member "serviceAccount:$(account graph)" --role roles/datastore.user --condition None
 
 echo "== log exclusion: the platform's own request log holds paths, and a path may hold an identity"
 exclusion='name=recount-paths,filter=resource.type="cloud_run_revision" AND resource.labels.service_name=~"^recount-" AND log_id("run.googleapis.com/requests")'

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"recount/internal/stores"
 	"recount/internal/stores/memory"
 	"recount/internal/subject"
+	"recount/internal/suppression"
+	"recount/internal/suppression/suppressiontest"
 )
 
 type switchedLease struct{ held atomic.Bool }
@@ -49,7 +52,8 @@ func TestAReplayOfTheNextTermWaitsForTheErasuresOfTheLast(t *testing.T) {
 	lease := &switchedLease{}
 	lease.held.Store(true)
 	a := &assembly{}
-	if err := a.graph(&stubbornJournal{Graph: durable, page: []stores.Row{row}}, "test", lease); err != nil {
+	a.keep(suppressiontest.NewModel(), suppression.NewWriters(time.Second), 0)
+	if err := a.journalled(&stubbornJournal{Graph: durable, page: []stores.Row{row}}, "test", lease); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.lease.replay(t.Context()); err != nil {
@@ -69,7 +73,7 @@ func TestAReplayOfTheNextTermWaitsForTheErasuresOfTheLast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	receipts := (&subject.Eraser{Cell: "graph", Groups: a.groups, Timeout: 5 * time.Second}).Erase(t.Context(), s)
+	receipts := (&subject.Eraser{Cell: "graph", Groups: a.groups, Timeout: 5 * time.Second}).Erase(t.Context(), subject.Target{Tenant: "acme", Subject: s}).Receipts
 	if err := <-replayed; err != nil {
 		t.Fatal(err)
 	}
@@ -88,6 +92,50 @@ func TestAReplayOfTheNextTermWaitsForTheErasuresOfTheLast(t *testing.T) {
 type afterDelete struct {
 	subject.Store
 	then func()
+}
+
+// TestARowThatWasSuppressedIsNotReplayed: an erasure died between its record and its delete.
+func TestARowThatWasSuppressedIsNotReplayed(t *testing.T) {
+	spec := intake.Edges().Table
+	spec.Store = "graph_journal"
+	durable, err := memory.NewGraph(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := func(ref, from string) stores.Row {
+		return stores.Row{"id-" + ref, "acme", from, "bob", "crm", ref, "consent", nil, time.Now(), "knows", nil}
+	}
+	lease := &switchedLease{}
+	lease.held.Store(true)
+	ledger := suppressiontest.NewModel()
+	gone, err := subject.NewSource("acme", "crm", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ledger.Record(t.Context(), []suppression.Entry{{Source: gone}}); err != nil {
+		t.Fatal(err)
+	}
+	a := &assembly{}
+	a.keep(ledger, suppression.NewWriters(time.Second), 0)
+	if err := a.journalled(&stubbornJournal{Graph: durable, page: []stores.Row{row("1", "alice"), row("2", "carol")}}, "test", lease); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.lease.replay(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for identity, want := range map[string]int64{"alice": 0, "carol": 1} {
+		s, err := subject.New("acme", identity)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := a.lease.graph.Count(t.Context(), s); err != nil || n != want {
+			t.Errorf("%s has %d edges, want %d, %v", identity, n, want, err)
+		}
+	}
+	ledger.Break(errors.New("unreadable"))
+	if err := a.lease.replay(t.Context()); err == nil {
+		t.Error("a journal was replayed that nobody could check")
+	}
 }
 
 func (a afterDelete) Delete(ctx context.Context, s subject.Subject) (int64, error) {

@@ -16,6 +16,8 @@ import (
 	"recount/internal/stores"
 	"recount/internal/stores/memory"
 	"recount/internal/subject"
+	"recount/internal/suppression"
+	"recount/internal/suppression/suppressiontest"
 )
 
 type switchLease struct{ held atomic.Bool }
@@ -44,28 +46,56 @@ func edge(ref, from, to string) stores.Row {
 	return stores.Row{"row-" + ref, "acme", from, to, "crm", ref, "consent", nil, time.Now().UTC(), "knows", nil}
 }
 
-// graphCell is the graph as it is wired, with a second graph in the journal's place.
-func graphCell(t interface{ Fatal(...any) }) (c *Cell, write *Paired, journal, served *memory.Graph, lease *switchLease) {
+// writing is a write by way of the guard.
+type writing struct {
+	guard  *suppression.Guard
+	paired *Paired
+}
+
+func (w writing) Append(ctx context.Context, rows []stores.Row) ([]bool, error) {
+	record := intake.Edges().Table.Records()
+	records := make([]subject.Record, len(rows))
+	for i, row := range rows {
+		var err error
+		if records[i], err = record(row); err != nil {
+			return nil, err
+		}
+	}
+	var created []bool
+	_, err := w.guard.Write(ctx, records, func(ctx context.Context, d suppression.Decision) (err error) {
+		if d.Verdicts[0] == suppression.Admitted {
+			created, err = w.paired.Append(ctx, rows, d.Generation)
+		}
+		return err
+	})
+	return created, err
+}
+
+// graphCell is the graph as it is wired where journal and memory share no transaction, with a second graph in the
+// journal's place.
+func graphCell(t interface{ Fatal(...any) }) (c *Cell, write writing, journal, served *memory.Graph, lease *switchLease) {
 	journal, served, lease = newGraph(t, "graph_journal"), newGraph(t, "graph"), &switchLease{}
 	lease.held.Store(true)
-	locks := NewLocks()
-	write = &Paired{
-		Durable: journal, Locks: locks, Table: intake.Edges().Table, Lease: lease,
-		Fill: func(rows []stores.Row, _ []bool) {
-			if _, err := served.Append(context.Background(), rows, 0); err != nil {
-				t.Fatal(err)
-			}
-		},
+	turns, ledger, writers := NewTurns(), suppressiontest.NewModel(), suppression.NewWriters(5*time.Second)
+	write = writing{
+		guard:  &suppression.Guard{Ledger: ledger, Writers: writers},
+		paired: &Paired{Durable: journal, Turns: turns, Lease: lease, Fill: served.Fill},
 	}
 	salt, err := subject.NewSalt("0123456789abcdef")
 	if err != nil {
 		t.Fatal(err)
 	}
+	leased := Leased{MemoryStore: served, Lease: lease}
 	c = New(Config{
-		Name: "graph", Salt: salt, StoreTimeout: 5 * time.Second, Stopping: context.Background(), Lease: lease,
-		Groups: []subject.Group{{Stores: []subject.Store{journal, Leased{MemoryStore: served, Lease: lease}}, Lock: locks.Lock}},
+		Name: "graph", Salt: salt, StoreTimeout: 5 * time.Second, Stopping: context.Background(), Lease: lease, Ledger: ledger, Guard: write.guard,
+		Capture: &suppression.Capture{Ledger: ledger, Writers: writers, Stores: []suppression.Store{journal, leased}},
+		Groups:  []subject.Group{{Stores: []subject.Store{journal, leased}, Lock: turns.Shared}},
 	})
 	return c, write, journal, served, lease
+}
+
+func about(t interface{ Fatal(...any) }, identity string) subject.Target {
+	return subject.Target{Tenant: "acme", Subject: someone(t, identity), Ref: subject.Ref("ref of " + identity)}
 }
 
 // TestJournalAndMemoryAgreeWhateverIsWrittenWhileSomebodyIsErased is what the shared locks are for.
@@ -78,10 +108,10 @@ func TestJournalAndMemoryAgreeWhateverIsWrittenWhileSomebodyIsErased(t *testing.
 		for i, step := range plan {
 			wg.Go(func() {
 				if step < 3 {
-					c.Erase(context.Background(), "", someone(t, people[step]))
+					c.Erase(context.Background(), "", about(t, people[step]))
 					return
 				}
-				if _, err := write.Append(context.Background(), []stores.Row{edge(fmt.Sprint(i), people[i%3], people[(i+step)%3])}, 0); err != nil {
+				if _, err := write.Append(context.Background(), []stores.Row{edge(fmt.Sprint(i), people[i%3], people[(i+step)%3])}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -99,18 +129,18 @@ func TestJournalAndMemoryAgreeWhateverIsWrittenWhileSomebodyIsErased(t *testing.
 
 func TestALeaseThatIsLostInMidErasureIsAFailedReceipt(t *testing.T) {
 	c, write, _, _, lease := graphCell(t)
-	if _, err := write.Append(t.Context(), []stores.Row{edge("1", "alice", "bob")}, 0); err != nil {
+	if _, err := write.Append(t.Context(), []stores.Row{edge("1", "alice", "bob")}); err != nil {
 		t.Fatal(err)
 	}
 	lease.held.Store(false)
-	receipts := c.Erase(t.Context(), "", someone(t, "alice"))
+	receipts := c.Erase(t.Context(), "", about(t, "alice")).Receipts
 	if receipts[0].Status() != subject.Erased {
 		t.Errorf("the journal was erased, and says %v %q", receipts[0].Status(), receipts[0].Reason())
 	}
 	if receipts[1].Status() != subject.Failed || receipts[1].Reason() != subject.ReasonNoLease {
 		t.Errorf("the memory says %v %q", receipts[1].Status(), receipts[1].Reason())
 	}
-	if _, err := write.Append(t.Context(), []stores.Row{edge("2", "alice", "bob")}, 0); subject.ReasonOf(err) != subject.ReasonNoLease {
+	if _, err := write.Append(t.Context(), []stores.Row{edge("2", "alice", "bob")}); subject.ReasonOf(err) != subject.ReasonNoLease {
 		t.Errorf("a write without the lease: %v", err)
 	}
 	if c.Serving() == nil || c.Ready(t.Context()) == nil {
@@ -118,45 +148,49 @@ func TestALeaseThatIsLostInMidErasureIsAFailedReceipt(t *testing.T) {
 	}
 }
 
-func TestLocksAreTakenInOneOrderAndGivenUpWithTheContext(t *testing.T) {
-	locks := NewLocks()
-	a, b := someone(t, "alice"), someone(t, "bob")
-	unlock, err := locks.Lock(t.Context(), []subject.Subject{a, b, a})
+func TestWhoeverIsAloneWaitsForTheOthersAndKeepsThemOut(t *testing.T) {
+	turns := NewTurns()
+	first, err := turns.Shared(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := locks.Lock(ctx, []subject.Subject{b}); err == nil {
-		t.Fatal("two hold one lock")
+	second, err := turns.Shared(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	unlock()
-	var wg sync.WaitGroup
-	for i := range 200 {
-		wg.Go(func() {
-			pair := []subject.Subject{a, b}
-			if i%2 == 0 {
-				pair = []subject.Subject{b, a}
-			}
-			unlock, err := locks.Lock(t.Context(), pair)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			unlock()
-		})
+	wait := func() context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
 	}
-	wg.Wait()
+	if _, err := turns.Alone(wait()); err == nil {
+		t.Fatal("alone among others")
+	}
+	first()
+	second()
+	alone, err := turns.Alone(wait())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := turns.Shared(wait()); err == nil {
+		t.Fatal("not alone")
+	}
+	alone()
+	if release, err := turns.Shared(wait()); err != nil {
+		t.Fatal(err)
+	} else {
+		release()
+	}
 }
 
 func TestACallerWhoHangsUpDoesNotStopAnErasure(t *testing.T) {
 	c, write, _, _, _ := graphCell(t)
-	if _, err := write.Append(t.Context(), []stores.Row{edge("1", "alice", "bob")}, 0); err != nil {
+	if _, err := write.Append(t.Context(), []stores.Row{edge("1", "alice", "bob")}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := subject.Fold(c.Erase(ctx, "", someone(t, "alice"))); got != subject.Erased {
+	if got := subject.Fold(c.Erase(ctx, "", about(t, "alice")).Receipts); got != subject.Erased {
 		t.Fatalf("got %v", got)
 	}
 }
