@@ -34,8 +34,8 @@ func (b *bench) cascade(ctx context.Context) ([]row, error) {
 			work func() error
 		}{
 			{&alone, func() error { return slowest(s) }},
-			{&small, func() error { return erased(three.Erase(ctx, requestID(i), s)) }},
-			{&large, func() error { return erased(many.Erase(ctx, requestID(i), s)) }},
+			{&small, func() error { return erased(three.Erase(ctx, requestID(i), subject.TargetOf(s, cascadetest.Salt()))) }},
+			{&large, func() error { return erased(many.Erase(ctx, requestID(i), subject.TargetOf(s, cascadetest.Salt()))) }},
 		} {
 			started := time.Now()
 			if err := run.work(); err != nil {
@@ -56,7 +56,7 @@ func (b *bench) cascade(ctx context.Context) ([]row, error) {
 // peers starts so many honest cells and a cascade over them.
 func peers(n int) (*cascade.Cascade, func()) {
 	transport := cascade.NewTransport()
-	var targets []cascade.Target
+	var targets []cascade.Cell
 	var stops []func()
 	for i := range n {
 		cell := &cascadetest.Cell{Name: fmt.Sprintf("cell%d", i), Stores: []string{"rows"}, Delay: peerDelay}

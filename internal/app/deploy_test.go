@@ -54,7 +54,7 @@ type probe struct {
 
 var placeholders = map[string]string{
 	"PROJECT": "demo-project", "PROJECT_NUMBER": "123456", "REGION": "europe-west1", "LOCATION": "EU", "DATASET": "intent",
-	"REGISTRY": "registry.example", "VERSION": "v1", "NETWORK": "default", "SUBNET": "default", "SALT_VERSION": "1",
+	"REGISTRY": "registry.example", "VERSION": "v1", "NETWORK": "default", "SUBNET": "default", "SALT_VERSION": "1", "SUPPRESSION_KEY_VERSION": "1",
 	"DSAR_SA": "dsar@example.iam.gserviceaccount.com", "IMPORTER_SA": "importer@example.iam.gserviceaccount.com",
 }
 

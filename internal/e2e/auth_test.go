@@ -26,6 +26,7 @@ func authenticated(t *testing.T, more ...func(*fleet.Options)) (*world, *authtes
 	env := map[string]string{
 		"AUTH_MODE": "idtoken", "AUTH_CERTS_URL": issuer.CertsURL(), "GCE_METADATA_HOST": issuer.MetadataHost(),
 		"INTENT_SUBJECT_SALT":  "a salt of sixteen bytes or more",
+		"SUPPRESSION_KEY":      "a suppression secret of the tests",
 		"ALLOWED_CALLER_SA":    dsar + "=read+erase@acme," + importer + "=write," + coordinator + "=erase",
 		"CASCADE_PEER_TIMEOUT": "28s",
 	}

@@ -10,11 +10,14 @@ import (
 
 	ddl "recount/deploy/bigquery"
 	"recount/internal/stores/bigquery/bqemu"
+	"recount/internal/stores/firestore/firestoretest"
 )
 
-// onBigQuery starts the fleet on an emulator with the deployment's own tables. The graph is in memory alone.
+// onBigQuery starts the fleet on an emulator with the deployment's own tables, and Firestore's for the ledgers. The graph
+// is in memory alone.
 func onBigQuery(t *testing.T, change func(*bqemu.Server)) (*world, *bqemu.Server) {
 	t.Helper()
+	ledgers := firestoretest.Host(t)
 	tables, err := ddl.Statements()
 	if err != nil {
 		t.Fatal(err)
@@ -29,6 +32,7 @@ func onBigQuery(t *testing.T, change func(*bqemu.Server)) (*world, *bqemu.Server
 	}
 	return start(t, everywhere(map[string]string{
 		"STORE_BACKEND": "gcp", "GCP_PROJECT": emulator.Project(), "BIGQUERY_DATASET": emulator.Dataset(), "BIGQUERY_EMULATOR_HOST": emulator.Host(),
+		"FIRESTORE_EMULATOR_HOST": ledgers, "FIRESTORE_DATABASE": firestoretest.Project(), // a name of its own
 	})), emulator
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"recount/internal/fleet"
 	"recount/internal/httpapi/apitest"
+	"recount/internal/stores/firestore/firestoretest"
 )
 
 var binaries string
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	binaries = dir
-	code = m.Run()
+	code = firestoretest.Run(m)
 }
 
 // world is a fleet and a client that holds every answer against the document.

@@ -84,13 +84,7 @@ func (e *Eraser) begin(ctx context.Context, targets []Target) ([]Plan, Attempt) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()
-	plans, attempt := e.Capture.Begin(ctx, targets)
-	for _, plan := range plans {
-		if plan.Err != nil && e.OnError != nil {
-			e.OnError("*", "capture", plan.Err)
-		}
-	}
-	return plans, attempt
+	return e.Capture.Begin(ctx, targets)
 }
 
 // settle ends the attempt. What it recorded is withdrawn where the erasure failed and took nothing: the person is still
@@ -235,6 +229,7 @@ func (e *Eraser) judge(ctx context.Context, store Store, sticky bool, running *s
 		if retentionErr != nil && receipts[i].Status() == Erased {
 			receipts[i] = NewFailed(label, times, m.Counts, ReasonRetention)
 		}
+		e.report(store, "capture", m.CaptureErr)
 		e.report(store, "count", m.CountErr)
 		e.report(store, "delete", m.DeleteErr)
 		e.report(store, "purge", m.PurgeErr)

@@ -37,8 +37,10 @@ func (m *measuring) measure(ctx context.Context, targets []Target, plans []Plan)
 	}
 	m.bySource(ctx, targets, plans, out)
 	for i, plan := range plans {
-		out[i].CaptureErr = plan.Err
-		if m.Capture != nil && plan.Err == nil {
+		if out[i].CaptureErr = plan.Err; plan.Err == nil {
+			out[i].CaptureErr = plan.Unresolved[m.store.Name()]
+		}
+		if m.Capture != nil && out[i].CaptureErr == nil {
 			out[i].Suppressed = Measured(plan.Suppressed[m.store.Name()])
 			if _, measured := out[i].Derived.Value(); !measured && out[i].CountErr == nil && out[i].RecountErr == nil {
 				out[i].Derived = Measured(0)

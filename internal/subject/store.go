@@ -101,6 +101,7 @@ type Plan struct {
 	Derived    []Source         // those of them to erase by source: they are not the target's own
 	Suppressed map[string]int64 // by store: sources found there that the ledger now holds
 	Err        error            // the ledger could not record: the receipts are failed, whatever else was measured
+	Unresolved map[string]error // by store: its rows could not be resolved, so its receipt is failed
 }
 
 // Retainer is a store whose platform keeps deleted rows for a while. RecoverableUntil is the latest moment at which a

@@ -34,6 +34,14 @@ type Capture struct {
 	Elsewhere time.Duration
 }
 
+// orElse is the error, or that of a store which answered for too few.
+func orElse(err error) error {
+	if err != nil {
+		return err
+	}
+	return &subject.Fault{Reason: subject.ReasonCountFailed}
+}
+
 // Store is a store whose rows name their source.
 type Store interface {
 	subject.Store
@@ -42,7 +50,7 @@ type Store interface {
 
 // Begin keeps subject.Capture.
 func (c *Capture) Begin(ctx context.Context, targets []subject.Target) ([]subject.Plan, subject.Attempt) {
-	a := &attempt{Capture: c, targets: targets, fences: newAttemptID(), found: make([]finding, len(targets))}
+	a := &attempt{Capture: c, targets: targets, fences: newAttemptID(), found: make([]finding, len(targets)), unresolved: map[string]error{}}
 	for i := range targets {
 		a.found[i] = finding{
 			attempt: newAttemptID(), reasons: map[subject.Source]string{}, derived: map[subject.Source]bool{},
@@ -70,6 +78,8 @@ type attempt struct {
 	found   []finding
 	fences  AttemptID
 	fenced  bool
+	// unresolved are the stores whose rows could not be resolved. The others are erased all the same.
+	unresolved map[string]error
 }
 
 // finding is what was resolved for one target.
@@ -108,9 +118,7 @@ func (a *attempt) capture(ctx context.Context) error {
 		return err
 	}
 	for round := range maxRounds {
-		if err := a.resolve(ctx); err != nil {
-			return err
-		}
+		a.resolve(ctx)
 		fresh, err := a.record(ctx)
 		if err != nil {
 			return err
@@ -170,7 +178,7 @@ func (a *attempt) recall(ctx context.Context) error {
 }
 
 // resolve finds the sources of the people's rows, and then what derives from anything found, until nothing new does.
-func (a *attempt) resolve(ctx context.Context) error {
+func (a *attempt) resolve(ctx context.Context) {
 	var people []subject.Subject
 	var places []int
 	for i, t := range a.targets {
@@ -181,8 +189,9 @@ func (a *attempt) resolve(ctx context.Context) error {
 	if len(people) > 0 {
 		for _, store := range a.Stores {
 			lists, err := store.Sources(ctx, people)
-			if err != nil {
-				return err
+			if err != nil || len(lists) != len(people) {
+				a.unresolved[store.Name()] = orElse(err)
+				continue
 			}
 			for j, sources := range lists {
 				for _, s := range sources {
@@ -206,20 +215,19 @@ func (a *attempt) resolve(ctx context.Context) error {
 		}
 		parents := slices.Collect(maps.Keys(frontier))
 		if len(parents) == 0 {
-			return nil
+			return
 		}
-		if err := a.follow(ctx, parents); err != nil {
-			return err
-		}
+		a.follow(ctx, parents)
 	}
 }
 
 // follow finds what derives from the parents, for each target that has found them.
-func (a *attempt) follow(ctx context.Context, parents []subject.Source) error {
+func (a *attempt) follow(ctx context.Context, parents []subject.Source) {
 	for _, store := range a.Stores {
 		derivations, err := store.DerivedFrom(ctx, parents)
 		if err != nil {
-			return err
+			a.unresolved[store.Name()] = err
+			continue
 		}
 		for _, d := range derivations {
 			for i := range a.found {
@@ -233,7 +241,6 @@ func (a *attempt) follow(ctx context.Context, parents []subject.Source) error {
 			}
 		}
 	}
-	return nil
 }
 
 // record writes down what was found and is not in the ledger yet as far as this attempt knows.
@@ -277,7 +284,7 @@ func (a *attempt) drain(ctx context.Context) error {
 
 func (a *attempt) plan(i int, err error) subject.Plan {
 	f := &a.found[i]
-	p := subject.Plan{Sources: slices.Collect(maps.Keys(f.reasons)), Suppressed: map[string]int64{}, Err: err}
+	p := subject.Plan{Sources: slices.Collect(maps.Keys(f.reasons)), Suppressed: map[string]int64{}, Err: err, Unresolved: a.unresolved}
 	for s, derived := range f.derived {
 		if derived {
 			p.Derived = append(p.Derived, s)
