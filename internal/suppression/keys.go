@@ -29,8 +29,9 @@ const (
 	redacted       = "[redacted]"
 )
 
-// MAC is a source as a ledger knows it: the HMAC of the length-prefixed pair under the tenant's secret.
-type MAC [sha256.Size]byte
+// MAC is a source as a ledger knows it: the first half of the HMAC-SHA256 of the length-prefixed pair under the tenant's
+// secret. 128 bits of it are as hard to hit by chance, and half as much to keep in an index.
+type MAC [sha256.Size / 2]byte
 
 // Keys are the deployment's suppression secrets, the current one first. Entries are made under the current one and found
 // under all of them, so that a rotation forgets nothing. It is safe for concurrent use and prints as "[redacted]".
@@ -230,7 +231,8 @@ func (t *tenantKeys) mac(s subject.Source) (out MAC) {
 	h.Reset()
 	buf := appendText(make([]byte, 0, 128), s.Origin())
 	_, _ = h.Write(appendText(buf, s.Reference()))
-	h.Sum(out[:0])
+	var sum [sha256.Size]byte
+	copy(out[:], h.Sum(sum[:0]))
 	return out
 }
 

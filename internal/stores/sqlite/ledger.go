@@ -3,10 +3,10 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,12 +21,14 @@ const (
 	macsAtOnce  = 500 // parameters of one look-up
 )
 
-// ledgerDDL keeps the entries by their key, and finds those of an erasure, and of an attempt, again.
+// ledgerDDL keeps the entries in the order in which they come, and finds a source, an erasure's entries and an attempt's
+// again. A key is of one tenant. Each index is a page that an erasure writes, so the list does without one.
 var ledgerDDL = []string{
 	"CREATE TABLE IF NOT EXISTS " + ledgerTable + ` (
-		tenant_id TEXT NOT NULL, mac BLOB NOT NULL, key_id TEXT NOT NULL, erasure BLOB NOT NULL, attempt TEXT,
-		sealed BLOB NOT NULL, erased_at TEXT NOT NULL, PRIMARY KEY (tenant_id, mac)) STRICT, WITHOUT ROWID`,
-	"CREATE INDEX IF NOT EXISTS main.recount_suppression_by_erasure ON recount_suppression (tenant_id, erasure)",
+		id INTEGER PRIMARY KEY, tenant_id TEXT NOT NULL, mac BLOB NOT NULL, key_id TEXT NOT NULL, erasure BLOB NOT NULL,
+		attempt TEXT, sealed BLOB NOT NULL, erased_at TEXT NOT NULL) STRICT`,
+	"CREATE UNIQUE INDEX IF NOT EXISTS main.recount_suppression_by_mac ON recount_suppression (mac)",
+	"CREATE INDEX IF NOT EXISTS main.recount_suppression_by_erasure ON recount_suppression (erasure)",
 	"CREATE INDEX IF NOT EXISTS main.recount_suppression_by_attempt ON recount_suppression (attempt) WHERE attempt IS NOT NULL",
 	"CREATE TABLE IF NOT EXISTS " + stateTable + " (one INTEGER PRIMARY KEY CHECK (one = 1), generation INTEGER NOT NULL) STRICT",
 	"INSERT OR IGNORE INTO " + stateTable + " VALUES (1, 1)",
@@ -252,12 +254,11 @@ func (l *Ledger) hold(doubts map[subject.Source][]suppression.MAC, held map[subj
 	}
 	for tenant, macs := range byTenant {
 		for chunk := range slices.Chunk(macs, macsAtOnce) {
-			args := make([]any, 1, len(chunk)+1)
-			args[0] = tenant
+			args := make([]any, 0, len(chunk))
 			for _, m := range chunk {
 				args = append(args, m[:])
 			}
-			rows, err := query("SELECT mac FROM "+ledgerTable+" WHERE tenant_id = ? AND mac IN (?"+strings.Repeat(",?", len(chunk)-1)+")", args)
+			rows, err := query("SELECT mac FROM "+ledgerTable+" WHERE mac IN (?"+strings.Repeat(",?", len(chunk)-1)+")", args)
 			if err != nil {
 				return err
 			}
@@ -273,36 +274,56 @@ func (l *Ledger) hold(doubts map[subject.Source][]suppression.MAC, held map[subj
 func (l *Ledger) Recorded(ctx context.Context, tenant string, refs []subject.Ref) ([][]suppression.Entry, error) {
 	var out [][]suppression.Entry
 	err := l.db.read(ctx, func(q querier) (err error) {
-		out = make([][]suppression.Entry, len(refs))
-		for i, ref := range refs {
-			if out[i], err = l.recorded(tenant, ref, func(query string, args []any) (*sql.Rows, error) { return q.QueryContext(ctx, query, args...) }); err != nil {
-				return err
-			}
-		}
-		return nil
+		out, err = l.recorded(tenant, refs, func(query string, args []any) (*sql.Rows, error) { return q.QueryContext(ctx, query, args...) })
+		return err
 	})
 	return out, unreadable(err)
 }
 
-func (l *Ledger) recorded(tenant string, ref subject.Ref, query func(string, []any) (*sql.Rows, error)) (out []suppression.Entry, err error) {
-	tags := l.keys.Erasure(tenant, ref)
-	args := []any{tenant}
-	for _, tag := range tags {
-		args = append(args, tag)
+// recorded reads the entries of erasures in as few statements as can be. A tag is of one tenant and one reference.
+func (l *Ledger) recorded(tenant string, refs []subject.Ref, query func(string, []any) (*sql.Rows, error)) ([][]suppression.Entry, error) {
+	of := make(map[string]int, len(refs))
+	places := make([]int, len(refs)) // of a reference that is asked for twice, the first
+	var tags []any
+	for i, ref := range refs {
+		for n, tag := range l.keys.Erasure(tenant, ref) {
+			first, known := of[string(tag)]
+			if !known {
+				of[string(tag)], first = i, i
+				tags = append(tags, tag)
+			}
+			if n == 0 {
+				places[i] = first
+			}
+		}
 	}
-	rows, err := query("SELECT mac, key_id, sealed, erased_at FROM "+ledgerTable+" WHERE tenant_id = ? AND erasure IN (?"+strings.Repeat(",?", len(tags)-1)+")", args)
-	if err != nil {
-		return nil, err
+	found := make([][]suppression.Entry, len(refs))
+	for chunk := range slices.Chunk(tags, macsAtOnce) {
+		rows, err := query("SELECT mac, key_id, sealed, erased_at, erasure, id FROM "+ledgerTable+" WHERE erasure IN (?"+strings.Repeat(",?", len(chunk)-1)+")", chunk)
+		if err != nil {
+			return nil, err
+		}
+		err = l.eachEntry(rows, tenant, func(e suppression.Entry, _ int64, erasure []byte) {
+			i := of[string(erasure)]
+			found[i] = append(found[i], e)
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	err = l.eachEntry(rows, tenant, func(e suppression.Entry, _ []byte) { out = append(out, e) })
-	return out, err
+	out := make([][]suppression.Entry, len(refs))
+	for i := range refs {
+		out[i] = found[places[i]]
+	}
+	return out, nil
 }
 
-func (l *Ledger) eachEntry(rows *sql.Rows, tenant string, visit func(e suppression.Entry, mac []byte)) error {
+func (l *Ledger) eachEntry(rows *sql.Rows, tenant string, visit func(e suppression.Entry, id int64, erasure []byte)) error {
 	return visitAll(rows, func(rows *sql.Rows) error {
-		var mac, sealed []byte
+		var mac, sealed, erasure []byte
 		var keyID, at string
-		if err := rows.Scan(&mac, &keyID, &sealed, &at); err != nil {
+		var id int64
+		if err := rows.Scan(&mac, &keyID, &sealed, &at, &erasure, &id); err != nil {
 			return err //nolint:wrapcheck // visitAll names it
 		}
 		if len(mac) != len(suppression.MAC{}) {
@@ -316,34 +337,34 @@ func (l *Ledger) eachEntry(rows *sql.Rows, tenant string, visit func(e suppressi
 		if err != nil {
 			return suppression.ErrSealed
 		}
-		visit(suppression.Entry{Source: s, Reason: reason, ErasedAt: erasedAt}, mac)
+		visit(suppression.Entry{Source: s, Reason: reason, ErasedAt: erasedAt}, id, erasure)
 		return nil
 	})
 }
 
-// List pages in the order of the keys, which say nothing. The cursor is the last one.
+// List pages in the order in which the entries came. The cursor is the number of the last one.
 func (l *Ledger) List(ctx context.Context, tenant, cursor string, limit int) (entries []suppression.Entry, next string, err error) {
-	after := []byte{}
+	after := int64(0)
 	if cursor != "" {
 		text, marked := strings.CutPrefix(cursor, cursorMark)
-		if after, err = base64.RawURLEncoding.DecodeString(text); err != nil || !marked || len(after) != len(suppression.MAC{}) {
+		if after, err = strconv.ParseInt(text, 10, 64); err != nil || !marked || after < 0 {
 			return nil, "", suppression.ErrCursor
 		}
 	}
 	err = l.db.read(ctx, func(q querier) error {
 		entries, next = nil, ""
-		rows, err := q.QueryContext(ctx, "SELECT mac, key_id, sealed, erased_at FROM "+ledgerTable+
-			" WHERE tenant_id = ?1 AND mac > ?2 ORDER BY mac LIMIT ?3", tenant, after, limit+1)
+		rows, err := q.QueryContext(ctx, "SELECT mac, key_id, sealed, erased_at, erasure, id FROM "+ledgerTable+
+			" WHERE tenant_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3", tenant, after, limit+1)
 		if err != nil {
 			return err //nolint:wrapcheck // read names it
 		}
 		last := ""
-		return l.eachEntry(rows, tenant, func(e suppression.Entry, mac []byte) {
+		return l.eachEntry(rows, tenant, func(e suppression.Entry, id int64, _ []byte) {
 			if len(entries) == limit {
 				next = last
 				return
 			}
-			entries, last = append(entries, e), cursorMark+base64.RawURLEncoding.EncodeToString(mac)
+			entries, last = append(entries, e), cursorMark+strconv.FormatInt(id, 10)
 		})
 	})
 	return entries, next, unreadable(err)

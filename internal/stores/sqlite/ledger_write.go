@@ -72,7 +72,7 @@ func (w *writer) record(l *Ledger, entries []suppression.Entry) (inserted int, e
 	for at := 0; at < len(entries); {
 		n := entryChunks[slices.IndexFunc(entryChunks, func(n int) bool { return n <= len(entries)-at })]
 		row := "(?,?,?,?,?,?,?)"
-		fresh, err := w.execRows("INSERT INTO "+ledgerTable+" VALUES "+row+strings.Repeat(","+row, n-1)+" ON CONFLICT DO NOTHING", values[at*7:(at+n)*7]...)
+		fresh, err := w.execRows("INSERT INTO "+ledgerTable+" (tenant_id, mac, key_id, erasure, attempt, sealed, erased_at) VALUES "+row+strings.Repeat(","+row, n-1)+" ON CONFLICT DO NOTHING", values[at*7:(at+n)*7]...)
 		if err != nil {
 			return 0, unreadable(err)
 		}
@@ -218,8 +218,8 @@ func (w *writer) recordChild(l *Ledger, child, parent subject.Source) error {
 	}
 	for _, parentMAC := range l.keys.AppendMACs(nil, parent) {
 		mac := l.keys.MAC(child)
-		n, err := w.execRows("INSERT INTO "+ledgerTable+" SELECT tenant_id, ?3, ?4, erasure, NULL, ?5, ?6 FROM "+ledgerTable+
-			" WHERE tenant_id = ?1 AND mac = ?2 ON CONFLICT DO NOTHING", parent.Tenant(), parentMAC[:], mac[:], l.keys.Current(),
+		n, err := w.execRows("INSERT INTO "+ledgerTable+" (tenant_id, mac, key_id, erasure, sealed, erased_at) SELECT tenant_id, ?2, ?3, erasure, ?4, ?5 FROM "+
+			ledgerTable+" WHERE mac = ?1 ON CONFLICT DO NOTHING", parentMAC[:], mac[:], l.keys.Current(),
 			l.keys.Seal(child, suppression.ReasonDerived, mac), time.Now().UTC().Format(instantLayout))
 		if err != nil {
 			return unreadable(err)
@@ -255,7 +255,7 @@ func (l *Ledger) Allow(ctx context.Context, s subject.Source) (removed bool, err
 	err = l.db.submit(ctx, &request{work: func(w *writer) error {
 		removed = false
 		for _, mac := range l.keys.AppendMACs(nil, s) {
-			n, err := w.execRows("DELETE FROM "+ledgerTable+" WHERE tenant_id = ?1 AND mac = ?2", s.Tenant(), mac[:])
+			n, err := w.execRows("DELETE FROM "+ledgerTable+" WHERE mac = ?1", mac[:])
 			if err != nil {
 				return err
 			}

@@ -169,12 +169,16 @@ func (t *trawl) resolve() error {
 
 // recall takes up what an earlier erasure under the same reference recorded: the rows that told are gone since.
 func (t *trawl) recall() error {
-	for _, h := range t.hauls {
-		entries, err := t.vault.ledger.recorded(t.tenant, h.target.Ref, t.query)
-		if err != nil {
-			return unreadable(err)
-		}
-		for _, e := range entries {
+	refs := make([]subject.Ref, len(t.hauls))
+	for i, h := range t.hauls {
+		refs[i] = h.target.Ref
+	}
+	recorded, err := t.vault.ledger.recorded(t.tenant, refs, t.query)
+	if err != nil {
+		return unreadable(err)
+	}
+	for i, h := range t.hauls {
+		for _, e := range recorded[i] {
 			h.add(e.Source, e.Reason)
 			h.recorded[e.Source] = true
 			if e.Reason != suppression.ReasonSubject && !h.asked[e.Source] {
