@@ -19,7 +19,7 @@ import (
 // The marks of a person: an identity, a source reference and a value, each to be found nowhere.
 const (
 	markedPerson = "zq-alice@example.com"
-	markedRef    = "zq-ref:42"
+	markedRef    = "zq-ref.alice@example.com"
 	markedValue  = "zq-value"
 )
 
@@ -30,7 +30,7 @@ var marks = []string{"zq-", "zq%2D", "zq%2d", `zq\u002d`, "enEtYWxp", "7a712d616
 func provoke(base string) string {
 	var answers strings.Builder
 	send := func(method, path, body string, header map[string]string) {
-		r, err := try(http.DefaultClient, method, base+path, strings.NewReader(body), header)
+		r, err := try(http.DefaultClient, method, strings.Replace(base+path, "/intent/../", "/", 1), strings.NewReader(body), header)
 		if err == nil && r.Code >= 400 {
 			answers.Write(r.Body)
 			_ = r.Header.Write(&answers)
@@ -56,6 +56,14 @@ func provoke(base string) string {
 	send(http.MethodPost, "subject:erase", `{}`, map[string]string{"Content-Type": markedPerson})
 	send(http.MethodPost, "subject:erase", `{}`, map[string]string{"Content-Type": "application/json", "Authorization": markedPerson, "Origin": "http://" + markedValue})
 	send(http.MethodPost, "subject:access", about+`,"page_token":"`+markedPerson+`"}`, jsonBody)
+	source := `{"tenant_id":"acme","source":"` + markedValue + `","source_ref":"` + markedRef + `"`
+	send(http.MethodPost, "source:erase", source+`,"x":1}`, jsonBody)
+	send(http.MethodPost, "source:delete", `{"tenant_id":"acme","source":"","source_ref":"`+markedRef+`"}`, jsonBody)
+	send(http.MethodPost, "source:batchDelete", `{"tenant_id":"acme","erasures":[{"subject_ref":"`+markedRef+`","sources":[]}]}`, jsonBody)
+	send(http.MethodPost, "../suppression:allow", source+`,"reason":"`+markedRef+`","consent_ref":"c"}`, jsonBody)
+	send(http.MethodPost, "../suppression:check", source+`}`, jsonBody)
+	send(http.MethodPost, "../suppression:backfill", `{"tenant_id":"acme","table":"`+markedRef+`","source_column":"a","ref_column":"b","erased_at_column":"c"}`, jsonBody)
+	send(http.MethodGet, "../suppression?tenant_id=acme&page_token="+markedRef, "", nil)
 	send(http.MethodPost, "scores", about+`,"x":"`+markedRef+`"}`, jsonBody)
 	send(http.MethodPost, "scores", about+`,"source":"s","source_ref":"`+markedRef+`"`, jsonBody)
 	send(http.MethodPost, "subject:erase", about+`}`, map[string]string{"Content-Type": "application/json", "X-Request-ID": markedPerson, "Traceparent": markedPerson})

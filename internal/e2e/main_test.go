@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,10 @@ func TestMain(m *testing.M) {
 	defer func() { _ = os.RemoveAll(dir) }()
 	build := exec.Command("go", "build", "-o", dir+"/", "recount/cmd/...")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if raceFor > 0 { // make race: the services themselves look for races
+		build.Args = slices.Insert(build.Args, 2, "-race")
+		build.Env = os.Environ()
+	}
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building: %v\n%s", err, out)
 		return
@@ -104,6 +109,8 @@ type reply struct {
 type receipt struct {
 	Cell, Store, Backend, Status, Detail string
 	Before, Deleted, Remaining, Count    *int64
+	Suppressed, Derived                  *int64
+	Sticky                               bool
 	Rows                                 []map[string]any
 	Scrubbed                             []string
 	NextPageToken                        string  `json:"next_page_token"`
@@ -177,12 +184,14 @@ func encode(t testing.TB, v any) io.Reader {
 	return bytes.NewReader(encoded)
 }
 
-// rows of each kind, by the cell that takes them in.
-var kinds = []struct {
+// kind is a kind of record: the cell that takes it in, where, and its own fields.
+type kind struct {
 	service func(*fleet.Fleet) *fleet.Service
 	path    string
 	own     map[string]any
-}{
+}
+
+var kinds = []kind{
 	{func(f *fleet.Fleet) *fleet.Service { return f.Ingest }, "/v1/intent/events", map[string]any{"event_type": "v", "occurred_at": "2026-11-01T10:00:00Z", "payload": map[string]any{"n": 3}}},
 	{func(f *fleet.Fleet) *fleet.Service { return f.Coordinator }, "/v1/intent/scores", map[string]any{"model_version": "m", "score": 0.5}},
 	{func(f *fleet.Fleet) *fleet.Service { return f.Graph }, "/v1/intent/graph/edges", map[string]any{"related_id": "somebody-else", "relation": "knows"}},
