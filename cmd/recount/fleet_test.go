@@ -34,6 +34,7 @@ type service struct {
 	down     bool
 	suspects []wire.Suspect
 	asked    []string // method, path and body of each request
+	ledger   []wire.SuppressionEntry
 }
 
 func newService(name string, salt subject.Salt, peers []*service, tables ...string) *service {
@@ -55,7 +56,7 @@ func (s *service) groups() []subject.Group {
 
 func (s *service) erase(who subject.Subject) []subject.Receipt {
 	eraser := subject.Eraser{Cell: s.name, Groups: s.groups(), Timeout: 5 * time.Second}
-	return eraser.Erase(context.Background(), who)
+	return eraser.Erase(context.Background(), subject.TargetOf(who, s.salt)).Receipts
 }
 
 func (s *service) cascade(who subject.Subject) []subject.Receipt {
@@ -142,7 +143,7 @@ func (s *service) route(w http.ResponseWriter, r *http.Request, id string, body 
 	case strings.HasPrefix(path, subjects+"/"):
 		s.byPath(w, r, id, strings.TrimPrefix(path, subjects+"/"))
 		return
-	case strings.HasPrefix(path, "/v1/intent/subject:"), path == "/v1/intent/graph/journal:purge":
+	case strings.HasPrefix(path, "/v1/intent/subject:"), path == "/v1/intent/graph/journal:purge", strings.HasPrefix(path, "/v1/suppression:"), path == "/v1/intent/source:erase":
 		takes = http.MethodPost
 	}
 	if r.Method != takes {
@@ -163,6 +164,8 @@ func (s *service) route(w http.ResponseWriter, r *http.Request, id string, body 
 		var found []wire.Suspect
 		s.change(func() { found = s.suspects })
 		answer(w, http.StatusOK, wire.CoverageResponse{Cell: s.name, Suspects: found})
+	case "/v1/suppression", "/v1/suppression:allow", "/v1/suppression:backfill", "/v1/intent/source:erase":
+		s.suppression(w, r, path, id, body)
 	case "/v1/intent/graph/journal:purge":
 		answer(w, http.StatusOK, wire.PurgeResponse{Cell: s.name, Deleted: subject.Measured(7), Remaining: subject.Measured(0)})
 	default:
@@ -238,7 +241,7 @@ func (s *service) byBody(w http.ResponseWriter, verb, id string, body []byte) {
 }
 
 func (s *service) erased(w http.ResponseWriter, id string, who subject.Subject, receipts []subject.Receipt) {
-	answer(w, wire.HTTPStatus(subject.Fold(receipts)), wire.FromReceipts(id, who.Tenant(), who.Ref(s.salt), receipts, time.Now()))
+	answer(w, wire.HTTPStatus(subject.Fold(receipts)), wire.FromReceipts(id, subject.TargetOf(who, s.salt), receipts, time.Now()))
 }
 
 func (s *service) batch(w http.ResponseWriter, verb, id string, body []byte) {
@@ -260,7 +263,7 @@ func (s *service) batch(w http.ResponseWriter, verb, id string, body []byte) {
 		}
 		receipts := erase(who)
 		worst = worst.Worse(subject.Fold(receipts))
-		out.Results = append(out.Results, wire.FromReceipts(id, who.Tenant(), who.Ref(s.salt), receipts, time.Now()))
+		out.Results = append(out.Results, wire.FromReceipts(id, subject.TargetOf(who, s.salt), receipts, time.Now()))
 	}
 	out.Status = worst.String()
 	answer(w, wire.HTTPStatus(worst), out)

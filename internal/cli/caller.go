@@ -205,6 +205,17 @@ func (a answer) problemTitle() string {
 	return printable(string(problem.Title))
 }
 
+// problemDetail is what a problem document says beyond its title, fit for a terminal.
+func (a answer) problemDetail() string {
+	var problem struct {
+		Detail wire.PeerText `json:"detail"`
+	}
+	if !a.isProblem() || decodeLoosely(a.body, &problem) != nil || problem.Detail == "" {
+		return fmt.Sprintf("HTTP %d", a.code)
+	}
+	return printable(string(problem.Detail))
+}
+
 func (a answer) isProblem() bool { return mediaType(a.header) == "application/problem+json" }
 
 func mediaType(header http.Header) string {

@@ -36,13 +36,15 @@ Exit codes: 0 erased or all is well, 1 coverage found suspects, 2 usage, 3 pendi
 // command is every flag and command there is.
 type command struct {
 	globals
-	Erase     eraseCmd         `cmd:"" help:"Erase people from every cell, through the coordinator."`
-	Access    accessCmd        `cmd:"" help:"Assemble everything that every cell holds about a person."`
-	Health    healthCmd        `cmd:"" help:"Ask the coordinator and every cell how they are."`
-	Coverage  coverageCmd      `cmd:"" help:"List columns that look like a person's key and belong to no store."`
-	Journal   journalCmd       `cmd:"" help:"Look after the graph's journal."`
-	CheckPeer checkPeerCmd     `cmd:"" help:"Play the contract against a cell, in whatever language it is written."`
-	Version   kong.VersionFlag `help:"Print the version and leave."`
+	Erase       eraseCmd         `cmd:"" help:"Erase people from every cell, through the coordinator."`
+	EraseSource eraseSourceCmd   `cmd:"" help:"Erase one source's records, and what derives from them, from every cell."`
+	Suppression suppressionCmd   `cmd:"" help:"What was erased and is kept from coming back."`
+	Access      accessCmd        `cmd:"" help:"Assemble everything that every cell holds about a person."`
+	Health      healthCmd        `cmd:"" help:"Ask the coordinator and every cell how they are."`
+	Coverage    coverageCmd      `cmd:"" help:"List columns that look like a person's key and belong to no store."`
+	Journal     journalCmd       `cmd:"" help:"Look after the graph's journal."`
+	CheckPeer   checkPeerCmd     `cmd:"" help:"Play the contract against a cell, in whatever language it is written."`
+	Version     kong.VersionFlag `help:"Print the version and leave."`
 }
 
 // The addresses of make up, which the help spells out too.
@@ -135,7 +137,8 @@ func withoutValues(problem string, args []string) string {
 }
 
 var commandWords = map[string]bool{
-	"erase": true, "access": true, "health": true, "coverage": true, "journal": true, "purge": true, "check-peer": true,
+	"erase": true, "access": true, "health": true, "coverage": true, "journal": true, "purge": true,
+	"erase-source": true, "suppression": true, "list": true, "allow": true, "backfill": true, "check-peer": true,
 }
 
 // session is what a command works with.

@@ -22,7 +22,7 @@ func (e *eraser) reportOne(o outcome) {
 	for i, r := range o.receipts {
 		c := r.Counts()
 		rows[i] = []string{
-			r.Cell(), r.Store(), e.statusWord(r.Status()), number(c.Before), number(c.Deleted), number(c.Remaining),
+			r.Cell(), r.Store(), e.statusWord(r.Status()), number(c.Before), number(c.Deleted), number(c.Remaining), unlessZero(c.Suppressed), unlessZero(c.Derived),
 			moment(r.Times().RecoverableUntil), string(r.Reason()), r.Backend(),
 		}
 	}
@@ -33,6 +33,8 @@ func (e *eraser) reportOne(o outcome) {
 		{title: "BEFORE", number: true},
 		{title: "DELETED", number: true},
 		{title: "REMAINING", number: true},
+		{title: "SUPPRESSED", number: true, spare: true},
+		{title: "DERIVED", number: true},
 		{title: "RECOVERABLE UNTIL", spare: true},
 		{title: "DETAIL"},
 		{title: "BACKEND", spare: true},
@@ -41,6 +43,7 @@ func (e *eraser) reportOne(o outcome) {
 	e.say("%s %s", e.mark(o.status()), e.verdict(o))
 	if o.status() == subject.Erased {
 		e.say("  %s", scope)
+		e.stickiness(o)
 	}
 	if until := recoverableUntil(o.receipts); !until.IsZero() {
 		e.say("  What was deleted can still be brought back by a platform until %s.", moment(until))
@@ -78,6 +81,33 @@ func (e *eraser) verdict(o outcome) string {
 	default:
 		return fmt.Sprintf("%s: %d of %s could not be erased, or not be counted again. The person is not erased.",
 			e.paint(bold, "failed"), byStatus[subject.Failed], all)
+	}
+}
+
+// unlessZero is a number that is worth a column, or nothing.
+func unlessZero(c subject.Count) string {
+	if n, _ := c.Value(); n > 0 {
+		return strconv.FormatInt(n, 10)
+	}
+	return ""
+}
+
+// stickiness says what keeps the erased from coming back, and where nothing does.
+func (e *eraser) stickiness(o outcome) {
+	suppressed := int64(0)
+	var open []string
+	for _, r := range o.receipts {
+		n, _ := r.Counts().Suppressed.Value()
+		suppressed += n
+		if !r.Sticky() {
+			open = append(open, r.Cell()+"/"+r.Store())
+		}
+	}
+	if suppressed > 0 {
+		e.say("  What was erased stays away from the next import: recount suppression list shows it, and allow lets it come back.")
+	}
+	if len(open) > 0 {
+		e.say("  Nothing keeps it from coming back into %s.", strings.Join(open, ", "))
 	}
 }
 

@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"recount/internal/subject"
 	"recount/internal/wire"
@@ -51,7 +49,8 @@ func (c *purgeCmd) Run(ctx context.Context, s *session) error {
 		return usagef("the graph cell has no address: --cell graph=URL")
 	}
 	if !c.Yes {
-		if err := s.confirm(ctx, c.Project); err != nil {
+		warning := "This deletes every edge in the journal of " + printable(c.Project) + ", everybody's, for good."
+		if err := s.confirmWord(ctx, warning, c.Project, "nothing was deleted"); err != nil {
 			return err
 		}
 	}
@@ -102,24 +101,4 @@ func edges(n int64, measured bool) string {
 		return "an unknown number of edges"
 	}
 	return plural(int(n), "edge")
-}
-
-// confirm has the person type the project's name.
-func (s *session) confirm(ctx context.Context, project string) error {
-	if !isTerminal(s.stdin) {
-		return usagef("this deletes everybody's edges for good: say --yes where there is no terminal to ask on")
-	}
-	_, _ = fmt.Fprintf(s.err, "This deletes every edge in the journal of %s, everybody's, for good.\nType the project's name to go on: ", printable(project))
-	line, answered := await(ctx, func() string {
-		line, _ := bufio.NewReader(s.stdin).ReadString('\n') // a broken-off line is just not the name
-		return strings.TrimSpace(line)
-	})
-	if !answered {
-		s.note("")
-		return exit(exitInterrupted)
-	}
-	if line != project {
-		return usagef("that is not the name; nothing was deleted")
-	}
-	return nil
 }

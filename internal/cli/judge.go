@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -47,6 +48,7 @@ func nothing(reason subject.Reason, requestID, hint string) outcome {
 // question is what was asked: an answer to another one is worth nothing.
 type question struct {
 	requestID, tenant string
+	operation         string   // "" is erase
 	cells             []string // that must have a receipt
 }
 
@@ -113,7 +115,7 @@ func doubt(said wire.PeerResponse, q question) (subject.Status, subject.Reason) 
 		reason = subject.ReasonPeerWrongTenant
 	case !isRef(string(said.SubjectRef)):
 		reason = subject.ReasonPeerWrongSubject
-	case said.Operation != wire.OpErase:
+	case string(said.Operation) != cmp.Or(q.operation, wire.OpErase):
 		reason = subject.ReasonPeerWrongOp
 	case err != nil:
 		reason = subject.ReasonPeerUnknownStatus
@@ -164,12 +166,14 @@ func attest(said wire.PeerResponse, q question) outcome {
 }
 
 func attestOne(r wire.PeerReceipt, after time.Duration) subject.Receipt {
-	label := subject.Label{Cell: r.Cell.Name(), Store: r.Store.Name(), Backend: r.Backend.Name()}
+	label := subject.Label{Cell: r.Cell.Name(), Store: r.Store.Name(), Backend: r.Backend.Name(), Sticky: bool(r.Sticky)}
 	times := subject.Times{Started: r.StartedAt.Time, Finished: r.FinishedAt.Time, RecoverableUntil: r.RecoverableUntil.Time}
 	before, soundBefore := r.Before.Count()
 	deleted, soundDeleted := r.Deleted.Count()
 	remaining, soundRemaining := r.Remaining.Count()
-	counts := subject.Counts{Before: before, Deleted: deleted, Remaining: remaining}
+	suppressed, soundSuppressed := r.Suppressed.Optional()
+	derived, soundDerived := r.Derived.Optional()
+	counts := subject.Counts{Before: before, Deleted: deleted, Remaining: remaining, Suppressed: suppressed, Derived: derived}
 	status, err := subject.ParseStatus(string(r.Status))
 	fail := func(reason subject.Reason) subject.Receipt { return subject.NewFailed(label, times, counts, reason) }
 	if r.Store == anyStore && status == subject.Failed { // the coordinator's verdict on a whole cell
@@ -182,7 +186,7 @@ func attestOne(r wire.PeerReceipt, after time.Duration) subject.Receipt {
 		return fail(subject.ReasonPeerStoreNameless)
 	case err != nil:
 		return fail(subject.ReasonPeerUnknownStatus)
-	case !soundBefore || !soundDeleted || !soundRemaining:
+	case !soundBefore || !soundDeleted || !soundRemaining || !soundSuppressed || !soundDerived:
 		return fail(subject.ReasonPeerBadCount)
 	case status == subject.Erased && r.RecoverableUntil.Malformed: // an empty one would say that nothing is kept
 		return fail(subject.ReasonRetention)

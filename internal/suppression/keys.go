@@ -148,7 +148,7 @@ func (k *Keys) Fence(tenant, identity string) [][]byte {
 func (k *Keys) Seal(s subject.Source, reason string, mac MAC) []byte {
 	plain := make([]byte, 0, 16+len(s.Origin())+len(s.Reference())+len(reason))
 	plain = appendText(appendText(appendText(plain, s.Origin()), s.Reference()), reason)
-	return k.secrets[0].tenant(s.Tenant()).seal.Seal(nil, nil, plain, mac[:])
+	return k.secrets[0].tenant(s.Tenant()).seal.Seal(nil, nil, plain, mac[:]) //nolint:gosec // this AEAD takes no nonce, it draws its own
 }
 
 // ErrSealed says that a sealed entry can't be opened: it was damaged, or belongs to another entry.
@@ -182,10 +182,12 @@ func appendText(to []byte, text string) []byte {
 
 func cutText(data []byte) (text string, rest []byte, ok bool) {
 	n, width := binary.Uvarint(data)
-	if width <= 0 || n > uint64(len(data)-width) {
+	if width <= 0 {
 		return "", nil, false
 	}
-	data = data[width:]
+	if data = data[width:]; n > uint64(len(data)) {
+		return "", nil, false
+	}
 	return string(data[:n]), data[n:], true
 }
 
@@ -226,7 +228,7 @@ func (s *secret) tenant(tenant string) *tenantKeys {
 }
 
 func (t *tenantKeys) mac(s subject.Source) (out MAC) {
-	h := t.macs.Get().(hash.Hash) //nolint:errcheck,forcetypeassert // New makes nothing else
+	h := t.macs.Get().(hash.Hash) // New makes nothing else
 	defer t.macs.Put(h)
 	h.Reset()
 	buf := appendText(make([]byte, 0, 128), s.Origin())

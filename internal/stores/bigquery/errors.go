@@ -135,11 +135,11 @@ func parts(err error) (code int, reason, message string, structured bool) {
 }
 
 // dml is the error that a DELETE answers.
-func (v verdict) dml(what string, cause error) error {
+func (v verdict) dml(cause error) error {
 	if v.notYet {
 		return &subject.NotYet{Reason: v.reason, After: v.after, Cause: cause}
 	}
-	return v.read(what, cause)
+	return v.read("the delete", cause)
 }
 
 // read is the error that anything else answers: there, not yet is as good as failed.

@@ -120,7 +120,7 @@ func TestAnErrorIsNotYetOrAFaultAndNeverQuotesItsCause(t *testing.T) {
 	t.Parallel()
 	cause := asEither(http.StatusBadRequest, "invalidQuery", streamingMessage+" alice@example.com")
 	var later *subject.NotYet
-	if err := judge(cause).dml("the delete", cause); !errors.As(err, &later) || strings.Contains(err.Error(), "alice") {
+	if err := judge(cause).dml(cause); !errors.As(err, &later) || strings.Contains(err.Error(), "alice") {
 		t.Errorf("a delete answered %v", err)
 	}
 	var fault *subject.Fault
@@ -128,7 +128,7 @@ func TestAnErrorIsNotYetOrAFaultAndNeverQuotesItsCause(t *testing.T) {
 		t.Errorf("a count answered %v", err)
 	}
 	cause = asEither(http.StatusBadRequest, "invalidQuery", "Syntax error near alice@example.com")
-	for _, err := range []error{judge(cause).dml("the delete", cause), judge(cause).read("the count", cause)} {
+	for _, err := range []error{judge(cause).dml(cause), judge(cause).read("the count", cause)} {
 		if errors.As(err, &fault) || strings.Contains(err.Error(), "alice") || !errors.Is(err, cause) {
 			t.Errorf("an unknown error became %v", err)
 		}

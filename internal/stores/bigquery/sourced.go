@@ -168,7 +168,7 @@ func (t *Table) DeleteSources(ctx context.Context, sources []subject.Source) (de
 		n, err := t.c.exec(wait, st, t.jobID(st, chunk[0].Tenant(), keys))
 		deleted += n
 		if err != nil {
-			return deleted, stillRunning(ctx, wait, judge(err).dml("the delete", err))
+			return deleted, stillRunning(ctx, wait, judge(err).dml(err))
 		}
 	}
 	return deleted, nil

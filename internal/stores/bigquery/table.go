@@ -247,7 +247,7 @@ func (t *Table) erase(ctx context.Context, subjects []subject.Subject) (int64, e
 	st := s.delete(tenant, ids)
 	n, err := t.c.exec(ctx, st, t.jobID(st, tenant, ids))
 	if err != nil {
-		return 0, judge(err).dml("the delete", err)
+		return 0, judge(err).dml(err)
 	}
 	return n, nil
 }

@@ -54,19 +54,19 @@ func TestErasedTargetsLeaveNothingAndTheRestIsKept(t *testing.T) {
 		ref := rapid.SampledFrom([]string{"1", "2", "3", "4", "5"})
 		for range rapid.IntRange(1, 30).Draw(rt, "steps") {
 			if rapid.IntRange(0, 2).Draw(rt, "step") > 0 {
-				r, new := ref.Draw(rt, "ref"), record{ends: [2]string{person.Draw(rt, "from"), person.Draw(rt, "to")}}
+				r, drawn := ref.Draw(rt, "ref"), record{ends: [2]string{person.Draw(rt, "from"), person.Draw(rt, "to")}}
 				var parents []subject.Source
 				for _, p := range rapid.SliceOfN(ref, 0, 2).Draw(rt, "parents") {
-					new.parents, parents = append(new.parents, p), append(parents, origin(rt, p))
+					drawn.parents, parents = append(drawn.parents, p), append(parents, origin(rt, p))
 				}
-				row := storetest.NewRow(table, "acme", "crm", r, new.ends[:]...)
+				row := storetest.NewRow(table, "acme", "crm", r, drawn.ends[:]...)
 				if len(parents) > 0 {
-					row = storetest.Derived(table, "acme", "crm", r, new.ends[0], parents...)
-					row[table.Index("related_id")] = new.ends[1]
+					row = storetest.Derived(table, "acme", "crm", r, drawn.ends[0], parents...)
+					row[table.Index("related_id")] = drawn.ends[1]
 				}
 				g.Fill([]stores.Row{row}, []bool{true})
 				if _, known := model[r]; !known {
-					model[r] = new
+					model[r] = drawn
 				}
 				continue
 			}

@@ -175,7 +175,7 @@ func (t *Table) DeleteSources(ctx context.Context, sources []subject.Source) (in
 		}
 		w.seen[t] = live
 		for chunk := range slices.Chunk(sources, pairsPerQuery) {
-			n, err := w.dropPairs(t, live, chunk)
+			n, err := w.dropPairs(live, chunk)
 			if err != nil {
 				return err
 			}
@@ -190,7 +190,7 @@ func (t *Table) DeleteSources(ctx context.Context, sources []subject.Source) (in
 }
 
 // dropPairs deletes the rows that bear any of the sources, which are of one tenant.
-func (w *writer) dropPairs(t *Table, live *shape, sources []subject.Source) (int64, error) {
+func (w *writer) dropPairs(live *shape, sources []subject.Source) (int64, error) {
 	tenant, arg := sources[0].Tenant(), pairsJSON(sources)
 	if err := w.unlinked(live.sql.sourced.unlinkPairs, tenant, arg); err != nil {
 		return 0, err

@@ -279,7 +279,7 @@ func (t *trawl) drop() error {
 			}
 		}
 		for chunk := range slices.Chunk(t.dropped, pairsPerQuery) {
-			if _, err := t.dropPairs(table, live, chunk); err != nil {
+			if _, err := t.dropPairs(live, chunk); err != nil {
 				return err
 			}
 		}

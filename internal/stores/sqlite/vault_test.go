@@ -193,12 +193,12 @@ func TestASourceIsSuppressedWhereNoRowOfItIs(t *testing.T) {
 func TestAnErasureThatCanNotRecordDeletesNothing(t *testing.T) {
 	v := newVault(t)
 	v.add(t, v.events, storetest.NewRow(v.table(), "acme", "crm", "1", "alice"))
-	break_, err := sql.Open("sqlite", v.path)
+	hide, err := sql.Open("sqlite", v.path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer break_.Close() //nolint:errcheck // a test's
-	if _, err := break_.ExecContext(t.Context(), "ALTER TABLE recount_suppression RENAME TO hidden"); err != nil {
+	defer hide.Close() //nolint:errcheck // a test's
+	if _, err := hide.ExecContext(t.Context(), "ALTER TABLE recount_suppression RENAME TO hidden"); err != nil {
 		t.Fatal(err)
 	}
 	got := v.erase(t, person(t, "alice"))[0].Measured[0]
@@ -285,7 +285,7 @@ func TestTheVaultAgreesWithANaiveModel(t *testing.T) {
 		rows, suppressed := map[string]row{}, map[string]bool{}
 		refs := []string{"1", "2", "3", "4", "5", "6"}
 		ref, who := rapid.SampledFrom(refs), rapid.SampledFrom([]string{"alice", "bob", "carol"})
-		close := func(gone map[string]bool) {
+		closeOver := func(gone map[string]bool) {
 			for again := true; again; {
 				again = false
 				for r, held := range rows {
@@ -310,7 +310,7 @@ func TestTheVaultAgreesWithANaiveModel(t *testing.T) {
 					}
 				}
 				before := len(gone)
-				close(gone)
+				closeOver(gone)
 				got := v.erase(rt, person(rt, name))[0].Measured[0]
 				if n, _ := got.Before.Value(); n != int64(before) || !got.Remaining.IsZero() || numbers(got) != fmt.Sprintf("%d %d 0 %d %d", before, before, len(gone), len(gone)-before) {
 					rt.Fatalf("%s: %s, want %d own and %d in all", name, numbers(got), before, len(gone))
@@ -318,7 +318,7 @@ func TestTheVaultAgreesWithANaiveModel(t *testing.T) {
 			case 1:
 				r := ref.Draw(rt, "source")
 				gone := map[string]bool{r: true}
-				close(gone)
+				closeOver(gone)
 				v.erase(rt, subject.Target{Tenant: "acme", Sources: []subject.Source{origin(rt, r)}, Ref: subject.Ref("source " + r + fmt.Sprint(rapid.IntRange(0, 1e6).Draw(rt, "nonce")))})
 			case 2:
 				r := ref.Draw(rt, "allowed")

@@ -376,14 +376,14 @@ func testGeneration(t *testing.T, b *bench) {
 	}
 	grown(true, "after a derived record")
 	if b.h.Fences {
-		if err := b.Fence(bounded(t), "a2", []subject.Subject{person(t, tenant, "alice")}, time.Now().Add(time.Minute)); err != nil {
+		if err := b.Fence(bounded(t), "a2", []subject.Subject{person(t, "alice")}, time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		grown(true, "after a fence")
 	}
 }
 
-func person(t fataler, tenant, identity string) subject.Subject {
+func person(t fataler, identity string) subject.Subject {
 	t.Helper()
 	s, err := subject.New(tenant, identity)
 	if err != nil {
@@ -400,7 +400,7 @@ func testFences(t *testing.T, b *bench) {
 	of := func(tenant string, identities ...string) subject.Record {
 		return subject.Record{Source: src(t, tenant, "crm", "1"), Identities: identities}
 	}
-	alice, bob := person(t, tenant, "alice"), person(t, tenant, "bob")
+	alice, bob := person(t, "alice"), person(t, "bob")
 	if err := b.Fence(bounded(t), "a1", []subject.Subject{alice, bob}, time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
@@ -498,7 +498,7 @@ func testSealed(t *testing.T, b *bench) {
 	e.Reason = "the-reason-why"
 	b.record(t, 1, e)
 	if b.h.Fences {
-		if err := b.Fence(bounded(t), "a2", []subject.Subject{person(t, tenant, "alice.sealed")}, time.Now().Add(time.Minute)); err != nil {
+		if err := b.Fence(bounded(t), "a2", []subject.Subject{person(t, "alice.sealed")}, time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -565,7 +565,7 @@ func testModel(t *testing.T, b *bench) {
 		}
 		model := NewModel()
 		cell := fmt.Sprintf("cell%d", rounds)
-		real, err := b.h.Open(t, b.place, cell, b.keys)
+		tested, err := b.h.Open(t, b.place, cell, b.keys)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -578,31 +578,31 @@ func testModel(t *testing.T, b *bench) {
 			switch rapid.IntRange(0, 3).Draw(rt, "step") {
 			case 0:
 				e := entry(s, suppression.AttemptID(refs.Draw(rt, "attempt")), subject.Ref(refs.Draw(rt, "ref")))
-				n, err := real.Record(bounded(t), []suppression.Entry{e})
+				n, err := tested.Record(bounded(t), []suppression.Entry{e})
 				if want, _ := model.Record(t.Context(), []suppression.Entry{e}); err != nil || n != want {
 					rt.Fatalf("recorded %d, want %d, %v", n, want, err)
 				}
 			case 1:
-				removed, err := real.Allow(bounded(t), s)
+				removed, err := tested.Allow(bounded(t), s)
 				if want, _ := model.Allow(t.Context(), s); err != nil || removed != want {
 					rt.Fatalf("removed %t, want %t, %v", removed, want, err)
 				}
 			case 2:
 				attempt := suppression.AttemptID(refs.Draw(rt, "attempt"))
-				if err := real.Withdraw(bounded(t), s.Tenant(), attempt); err != nil {
+				if err := tested.Withdraw(bounded(t), s.Tenant(), attempt); err != nil {
 					rt.Fatal(err)
 				}
 				_ = model.Withdraw(t.Context(), s.Tenant(), attempt)
 			case 3:
 				child := src(rt, s.Tenant(), "child", refs.Draw(rt, "child"))
 				derived := map[subject.Source]subject.Source{child: s}
-				if err := real.RecordDerived(bounded(t), derived); err != nil {
+				if err := tested.RecordDerived(bounded(t), derived); err != nil {
 					rt.Fatal(err)
 				}
 				_ = model.RecordDerived(t.Context(), derived)
 			}
 			records := []subject.Record{{Source: draw("a")}, {Source: draw("b")}, {Source: src(rt, s.Tenant(), "child", refs.Draw(rt, "c")), Parents: []subject.Source{s}}}
-			got, err := real.Check(bounded(t), records)
+			got, err := tested.Check(bounded(t), records)
 			want, _ := model.Check(t.Context(), records)
 			if err != nil || !slices.Equal(got.Verdicts, want.Verdicts) {
 				rt.Fatalf("%v, want %v, %v", got.Verdicts, want.Verdicts, err)
