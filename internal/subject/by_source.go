@@ -23,8 +23,10 @@ func (m *measuring) bySource(ctx context.Context, targets []Target, plans []Plan
 		}
 	}
 	for i := range targets {
-		add(targets[i].Sources)
-		add(plans[i].Derived)
+		if plans[i].Hold[m.store.Name()] == nil {
+			add(targets[i].Sources)
+			add(plans[i].Derived)
+		}
 	}
 	if len(all) == 0 {
 		return
@@ -44,7 +46,7 @@ func (m *measuring) bySource(ctx context.Context, targets []Target, plans []Plan
 	}
 	for i, t := range targets {
 		own, derived := t.Sources, plans[i].Derived
-		if len(own)+len(derived) == 0 {
+		if len(own)+len(derived) == 0 || plans[i].Hold[m.store.Name()] != nil {
 			continue
 		}
 		had, left := total(before, own), total(after, own)

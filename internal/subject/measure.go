@@ -24,7 +24,9 @@ func (m *measuring) measure(ctx context.Context, targets []Target, plans []Plan)
 	var people []Subject
 	var places []int
 	for i, t := range targets {
-		if t.AboutPerson() {
+		if err := plans[i].Hold[m.store.Name()]; err != nil {
+			out[i] = m.held(ctx, t, err)
+		} else if t.AboutPerson() {
 			people, places = append(people, t.Subject), append(places, i)
 		} else {
 			out[i].Counts = Counts{Before: Measured(0), Deleted: Measured(0), Remaining: Measured(0)} // plus what bears its sources
@@ -47,6 +49,34 @@ func (m *measuring) measure(ctx context.Context, targets []Target, plans []Plan)
 			}
 		}
 	}
+	return out
+}
+
+// held counts a target twice and deletes nothing of it.
+func (m *measuring) held(ctx context.Context, t Target, err error) (out Measurement) {
+	out.DeleteErr, out.Deleted = err, Measured(0)
+	count := func(ctx context.Context) (Count, error) {
+		if t.AboutPerson() {
+			return m.count(ctx, t.Subject)
+		}
+		store, ok := m.store.(Sourced)
+		if !ok || !store.NamesSources() {
+			return Measured(0), nil
+		}
+		counts, err := m.countSources(ctx, store, t.Sources)
+		if err != nil {
+			return Unmeasured(), err
+		}
+		var n int64
+		for _, c := range counts {
+			n += c
+		}
+		return Measured(n), nil
+	}
+	out.Before, out.CountErr = count(ctx)
+	recountCtx, cancel := m.forRecount(ctx)
+	defer cancel()
+	out.Remaining, out.RecountErr = count(recountCtx)
 	return out
 }
 

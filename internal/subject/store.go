@@ -102,6 +102,9 @@ type Plan struct {
 	Suppressed map[string]int64 // by store: sources found there that the ledger now holds
 	Err        error            // the ledger could not record: the receipts are failed, whatever else was measured
 	Unresolved map[string]error // by store: its rows could not be resolved, so its receipt is failed
+	// Hold are the stores from which nothing may be deleted for now, with the reason: what they hold of the target could
+	// not be recorded, and once it is deleted no retry could tell what derives from it.
+	Hold map[string]error
 }
 
 // Retainer is a store whose platform keeps deleted rows for a while. RecoverableUntil is the latest moment at which a

@@ -13,6 +13,8 @@ import (
 )
 
 const (
+	lateTries = 3
+	latePause = 20 * time.Millisecond
 	maxRounds = 5               // of resolving: what derives from what was found, and what landed meanwhile
 	fenceFor  = 5 * time.Minute // a fence whose erasure died runs out; no erasure takes so long
 )
@@ -50,7 +52,7 @@ type Store interface {
 
 // Begin keeps subject.Capture.
 func (c *Capture) Begin(ctx context.Context, targets []subject.Target) ([]subject.Plan, subject.Attempt) {
-	a := &attempt{Capture: c, targets: targets, fences: newAttemptID(), found: make([]finding, len(targets)), unresolved: map[string]error{}}
+	a := &attempt{Capture: c, targets: targets, fences: newAttemptID(), found: make([]finding, len(targets)), unresolved: map[string]error{}, blind: map[string]error{}}
 	for i := range targets {
 		a.found[i] = finding{
 			attempt: newAttemptID(), reasons: map[subject.Source]string{}, derived: map[subject.Source]bool{},
@@ -58,6 +60,9 @@ func (c *Capture) Begin(ctx context.Context, targets []subject.Target) ([]subjec
 		}
 	}
 	err := a.capture(ctx)
+	if err != nil {
+		a.resolve(ctx) // what is deleted all the same is recorded when it can be: see Settle
+	}
 	plans := make([]subject.Plan, len(targets))
 	for i := range targets {
 		plans[i] = a.plan(i, err)
@@ -80,6 +85,7 @@ type attempt struct {
 	fenced  bool
 	// unresolved are the stores whose rows could not be resolved. The others are erased all the same.
 	unresolved map[string]error
+	blind      map[string]error // of those, the ones whose own rows of the people are not known
 }
 
 // finding is what was resolved for one target.
@@ -191,6 +197,7 @@ func (a *attempt) resolve(ctx context.Context) {
 			lists, err := store.Sources(ctx, people)
 			if err != nil || len(lists) != len(people) {
 				a.unresolved[store.Name()] = orElse(err)
+				a.blind[store.Name()] = orElse(err)
 				continue
 			}
 			for j, sources := range lists {
@@ -252,13 +259,15 @@ func (a *attempt) record(ctx context.Context) (fresh int, err error) {
 		for _, s := range f.fresh {
 			entries = append(entries, Entry{Source: s, Reason: f.reasons[s], ErasedAt: now, Erasure: a.targets[i].Ref, Attempt: f.attempt})
 		}
-		f.fresh = nil
 	}
 	if len(entries) == 0 {
 		return 0, nil
 	}
 	if _, err := a.Ledger.Record(ctx, entries); err != nil {
 		return 0, err
+	}
+	for i := range a.found {
+		a.found[i].fresh = nil
 	}
 	return len(entries), nil
 }
@@ -290,6 +299,7 @@ func (a *attempt) plan(i int, err error) subject.Plan {
 			p.Derived = append(p.Derived, s)
 		}
 	}
+	p.Hold = a.hold(err != nil && (len(p.Derived) > 0 || len(a.unresolved) > 0), err)
 	for _, store := range a.Stores {
 		n := int64(len(f.itself))
 		for s := range f.byStore[store.Name()] {
@@ -302,9 +312,38 @@ func (a *attempt) plan(i int, err error) subject.Plan {
 	return p
 }
 
+// recordLate records what the ledger could not take before the delete: the rows are gone, and no later attempt could
+// resolve them. Where it fails for good, the receipts have said suppression_failed, and that is all that is left to say.
+func (a *attempt) recordLate(ctx context.Context) (err error) {
+	for try := range lateTries {
+		if _, err = a.record(ctx); err == nil || try == lateTries-1 {
+			break
+		}
+		select {
+		case <-time.After(latePause << try):
+		case <-ctx.Done():
+			return err
+		}
+	}
+	return err
+}
+
+// hold are the stores that must keep their rows: all, where what derives from them would be lost; else those that could
+// not say what they have.
+func (a *attempt) hold(all bool, err error) map[string]error {
+	if !all {
+		return a.blind
+	}
+	held := map[string]error{}
+	for _, store := range a.Stores {
+		held[store.Name()] = err
+	}
+	return held
+}
+
 // Settle keeps subject.Attempt.
 func (a *attempt) Settle(ctx context.Context, withdraw []bool) error {
-	var faults []error
+	faults := []error{a.recordLate(ctx)}
 	for i, f := range a.found {
 		if withdraw[i] {
 			faults = append(faults, a.Ledger.Withdraw(ctx, a.targets[i].Tenant, f.attempt))

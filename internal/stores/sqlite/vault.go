@@ -33,17 +33,6 @@ func (l *Ledger) Vault(tables ...*Table) *Vault { return &Vault{ledger: l, table
 // Mirrored makes a memory follow the table. It MUST be called before the table is used.
 func (t *Table) Mirrored(m Mirror) { t.mirror = m }
 
-// stores is how many measurements an erasure has.
-func (v *Vault) stores() int {
-	n := len(v.tables)
-	for _, t := range v.tables {
-		if t.mirror != nil {
-			n++
-		}
-	}
-	return n
-}
-
 // EraseTogether keeps subject.Vault: it resolves what the targets' rows are and what derives from them, records that,
 // deletes, recounts, and commits; and answers when the files hold nothing of it any more.
 func (v *Vault) EraseTogether(ctx context.Context, targets []subject.Target) []subject.Vaulted {

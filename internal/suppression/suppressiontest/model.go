@@ -20,6 +20,7 @@ type Model struct {
 	entries    map[subject.Source]suppression.Entry
 	fences     []fence
 	broken     error
+	breaks     int // calls that fail yet; below 0 for all
 }
 
 type fence struct {
@@ -33,10 +34,22 @@ type fence struct {
 func NewModel() *Model { return &Model{generation: 1, entries: map[subject.Source]suppression.Entry{}} }
 
 // Break lets every call fail with the error; nil mends it.
-func (m *Model) Break(err error) {
+func (m *Model) Break(err error) { m.BreakFor(-1, err) }
+
+// BreakFor lets so many calls fail with the error.
+func (m *Model) BreakFor(calls int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.broken = err
+	m.broken, m.breaks = err, calls
+}
+
+// fault is the error of this call. The lock is held.
+func (m *Model) fault() error {
+	if m.broken == nil || m.breaks == 0 {
+		return nil
+	}
+	m.breaks--
+	return m.broken
 }
 
 // Check looks into the maps.
@@ -60,7 +73,7 @@ func (m *Model) Check(_ context.Context, records []subject.Record) (suppression.
 			delete(a.Parents, i)
 		}
 	}
-	return a, m.broken
+	return a, m.fault()
 }
 
 func (m *Model) fenced(r subject.Record) bool {
@@ -73,15 +86,15 @@ func (m *Model) fenced(r subject.Record) bool {
 func (m *Model) Generation(context.Context) (suppression.Generation, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.generation, m.broken
+	return m.generation, m.fault()
 }
 
 // Record keeps what is there already.
 func (m *Model) Record(_ context.Context, entries []suppression.Entry) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.broken != nil {
-		return 0, m.broken
+	if err := m.fault(); err != nil {
+		return 0, err
 	}
 	fresh := 0
 	for _, e := range entries {
@@ -122,15 +135,15 @@ func (m *Model) Recorded(_ context.Context, tenant string, refs []subject.Ref) (
 			}
 		}
 	}
-	return out, m.broken
+	return out, m.fault()
 }
 
 // Fence remembers who is fenced.
 func (m *Model) Fence(_ context.Context, attempt suppression.AttemptID, subjects []subject.Subject, until time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.broken != nil {
-		return m.broken
+	if err := m.fault(); err != nil {
+		return err
 	}
 	for _, s := range subjects {
 		m.fences = append(m.fences, fence{attempt, s.Tenant(), s.Identity(), until})
@@ -144,15 +157,15 @@ func (m *Model) Lower(_ context.Context, attempt suppression.AttemptID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fences = slices.DeleteFunc(m.fences, func(f fence) bool { return f.attempt == attempt })
-	return m.broken
+	return m.fault()
 }
 
 // Withdraw forgets an attempt's entries.
 func (m *Model) Withdraw(_ context.Context, tenant string, attempt suppression.AttemptID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.broken != nil {
-		return m.broken
+	if err := m.fault(); err != nil {
+		return err
 	}
 	for s, e := range m.entries {
 		if s.Tenant() == tenant && attempt != "" && e.Attempt == attempt {
@@ -166,11 +179,12 @@ func (m *Model) Withdraw(_ context.Context, tenant string, attempt suppression.A
 func (m *Model) Allow(_ context.Context, s subject.Source) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_, known := m.entries[s]
-	if m.broken == nil {
-		delete(m.entries, s)
+	if err := m.fault(); err != nil {
+		return false, err
 	}
-	return known, m.broken
+	_, known := m.entries[s]
+	delete(m.entries, s)
+	return known, nil
 }
 
 // List pages in the order of the sources. Its cursor is a number, which the suite's rules on contents allow a model.
@@ -195,12 +209,12 @@ func (m *Model) List(_ context.Context, tenant, cursor string, limit int) ([]sup
 	if end < len(all) {
 		next = strconv.Itoa(end)
 	}
-	return all[min(start, end):end], next, m.broken
+	return all[min(start, end):end], next, m.fault()
 }
 
 // Ready answers what Break set.
 func (m *Model) Ready(context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.broken
+	return m.fault()
 }
