@@ -67,7 +67,9 @@ func run(ctx context.Context, out io.Writer) error {
 		d.say("%-12s %s", s.Name, s.URL)
 	}
 	d.say("ready after %d ms", time.Since(started).Milliseconds())
-	if err := d.load(ctx, *sample); err != nil {
+	d.sample = *sample
+	d.step("Loading the sample")
+	if _, err := d.load(ctx); err != nil {
 		return err
 	}
 	if *up {
@@ -104,6 +106,7 @@ func dataFolder(named string, up bool) (dir string, cleanUp func(), err error) {
 type demo struct {
 	out      io.Writer
 	dir, bin string
+	sample   string
 	fleet    *fleet.Fleet
 	steps    int
 }
@@ -117,9 +120,16 @@ func (d *demo) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(d.out, "   "+format+"\n", args...)
 }
 
-// load sends each file of the sample to the cell that takes it in.
-func (d *demo) load(ctx context.Context, sample string) error {
-	d.step("Loading the sample")
+// taken is what became of records.
+type taken struct {
+	Accepted   int `json:"accepted"`
+	Duplicates int `json:"duplicates"`
+	Suppressed int `json:"skipped_suppressed"`
+	Rejected   int `json:"rejected_total"`
+}
+
+// load sends each file of the sample to the cell that takes it in, and answers what became of all.
+func (d *demo) load(ctx context.Context) (sum taken, err error) {
 	f := d.fleet
 	for _, to := range []struct{ file, url string }{
 		{"events", f.Ingest.URL + "/v1/intent/events"},
@@ -128,26 +138,23 @@ func (d *demo) load(ctx context.Context, sample string) error {
 		{"holdouts", f.Causal.URL + "/v1/intent/holdouts"},
 		{"outcomes", f.Causal.URL + "/v1/intent/outcomes"},
 	} {
-		body, err := os.Open(filepath.Join(sample, to.file+".ndjson")) //nolint:gosec // a file of this repository
+		body, err := os.Open(filepath.Join(d.sample, to.file+".ndjson")) //nolint:gosec // a file of this repository
 		if err != nil {
-			return fmt.Errorf("opening the sample: %w", err)
+			return sum, fmt.Errorf("opening the sample: %w", err)
 		}
-		var answer struct {
-			Accepted      int `json:"accepted"`
-			Duplicates    int `json:"duplicates"`
-			RejectedTotal int `json:"rejected_total"`
-		}
+		var answer taken
 		err = post(ctx, to.url, "application/x-ndjson", body, &answer)
 		_ = body.Close()
 		if err != nil {
-			return fmt.Errorf("loading %s: %w", to.file, err)
+			return sum, fmt.Errorf("loading %s: %w", to.file, err)
 		}
-		d.say("%-9s %5d accepted, %d duplicates, %d rejected", to.file, answer.Accepted, answer.Duplicates, answer.RejectedTotal)
-		if answer.RejectedTotal > 0 {
-			return fmt.Errorf("the sample of %s has rejected lines", to.file)
+		d.say("%-9s %5d accepted, %4d duplicates, %3d skipped_suppressed, %d rejected", to.file, answer.Accepted, answer.Duplicates, answer.Suppressed, answer.Rejected)
+		if answer.Rejected > 0 {
+			return sum, fmt.Errorf("the sample of %s has rejected lines", to.file)
 		}
+		sum.Accepted, sum.Duplicates, sum.Suppressed = sum.Accepted+answer.Accepted, sum.Duplicates+answer.Duplicates, sum.Suppressed+answer.Suppressed
 	}
-	return nil
+	return sum, nil
 }
 
 func (d *demo) stayUp(ctx context.Context) error {
@@ -191,7 +198,12 @@ func (d *demo) erase(ctx context.Context) error {
 	if after != 0 || len(found) != 0 {
 		return fmt.Errorf("VERDICT: NOT ERASED: %d rows and %d files still hold the subject", after, len(found))
 	}
-	_, _ = fmt.Fprintf(d.out, "\nVERDICT: erased. %d rows before, 0 counted after a delete and a restart, 0 bytes of the id in %d files.\n", before, files)
+	kept, err := d.comesBack(ctx)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(d.out, "\nVERDICT: erased, and it stays so. %d rows before, 0 counted after a delete and a restart, 0 bytes of the id in %d files;\n"+
+		"         %d records kept out of a second import, 1 let in again by name.\n", before, files, kept)
 	return nil
 }
 
