@@ -9,6 +9,7 @@ import (
 	ddl "recount/deploy/bigquery"
 	"recount/internal/fleet"
 	"recount/internal/stores/bigquery/bqemu"
+	"recount/internal/stores/firestore/firestoretest"
 )
 
 // bigQuery counts the statements that a batch of 1,000 subjects costs, by table, over the wire against the emulator.
@@ -22,10 +23,16 @@ func (b *bench) bigQuery(ctx context.Context) ([]row, error) {
 		return nil, err
 	}
 	defer emulator.Close()
+	ledgers, stop, err := firestoretest.Start()
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
 	f, err := fleet.Start(ctx, fleet.Options{
 		Bin: b.bin, Dir: filepath.Join(b.dir, "bigquery"), Without: []string{"coordinator", "ingest", "graph"},
 		Env: map[string]string{
 			"STORE_BACKEND": "gcp", "GCP_PROJECT": emulator.Project(), "BIGQUERY_DATASET": emulator.Dataset(), "BIGQUERY_EMULATOR_HOST": emulator.Host(),
+			"FIRESTORE_EMULATOR_HOST": ledgers,
 		},
 	})
 	if err != nil {

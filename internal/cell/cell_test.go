@@ -62,7 +62,7 @@ func (w writing) Append(ctx context.Context, rows []stores.Row) ([]bool, error) 
 		}
 	}
 	var created []bool
-	_, err := w.guard.Write(ctx, records, func(ctx context.Context, d suppression.Decision) (err error) {
+	_, err := w.guard.Write(ctx, records, nil, func(ctx context.Context, d suppression.Decision) (err error) {
 		if d.Verdicts[0] == suppression.Admitted {
 			created, err = w.paired.Append(ctx, rows, d.Generation)
 		}

@@ -14,22 +14,34 @@ type appended struct {
 	err                                          error
 }
 
-// append writes the rows that the guard admits: the one way from a body into a store.
-func (t *taking) append(ctx context.Context, rows []stores.Row) (out appended) {
-	records := make([]subject.Record, len(rows))
+// batch is rows on their way to the store.
+type batch struct {
+	rows    []stores.Row
+	records []subject.Record
+	ahead   *suppression.Decision
+}
+
+// batch reads what the rows say of themselves, and asks the guard ahead of their turn where that is possible.
+func (t *taking) batch(ctx context.Context, rows []stores.Row) (b batch, err error) {
+	b = batch{rows: rows, records: make([]subject.Record, len(rows))}
 	for i, row := range rows {
-		var err error
-		if records[i], err = t.record(row); err != nil {
-			return appended{err: err}
+		if b.records[i], err = t.record(row); err != nil {
+			return b, err
 		}
 	}
+	b.ahead = t.Guard.Ahead(ctx, b.records)
+	return b, nil
+}
+
+// append writes the rows that the guard admits: the one way from a body into a store.
+func (t *taking) append(ctx context.Context, b batch) (out appended) {
 	var created []bool
 	var places []int // of the admitted rows
-	d, err := t.Guard.Write(ctx, records, func(ctx context.Context, d suppression.Decision) (err error) {
-		admitted := make([]stores.Row, 0, len(rows))
+	d, err := t.Guard.Write(ctx, b.records, b.ahead, func(ctx context.Context, d suppression.Decision) (err error) {
+		admitted := make([]stores.Row, 0, len(b.rows))
 		for i, v := range d.Verdicts {
 			if v == suppression.Admitted {
-				admitted, places = append(admitted, rows[i]), append(places, i)
+				admitted, places = append(admitted, b.rows[i]), append(places, i)
 			}
 		}
 		created, err = t.Store.Append(ctx, admitted, d.Generation)
@@ -38,7 +50,7 @@ func (t *taking) append(ctx context.Context, rows []stores.Row) (out appended) {
 	if err != nil {
 		return appended{err: err}
 	}
-	return t.tell(ctx, records, d, places, created)
+	return t.tell(ctx, b.records, d, places, created)
 }
 
 // tell counts what became of the records. One that was admitted and is not new may have been suppressed meanwhile: it is

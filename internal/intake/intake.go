@@ -35,7 +35,9 @@ var ErrTooLarge = errors.New("the record is longer than 1 MiB: send records as a
 
 // Guard is asked before anything is written, and is told of every write that is under way: suppression.Guard.
 type Guard interface {
-	Write(ctx context.Context, records []subject.Record, write func(context.Context, suppression.Decision) error) (suppression.Decision, error)
+	// Ahead decides about a batch while the one before it is still being written; nil where that is not safe.
+	Ahead(ctx context.Context, records []subject.Record) *suppression.Decision
+	Write(ctx context.Context, records []subject.Record, ahead *suppression.Decision, write func(context.Context, suppression.Decision) error) (suppression.Decision, error)
 	// Recheck is the decision as it is now, for records that were admitted and not taken.
 	Recheck(ctx context.Context, records []subject.Record, d suppression.Decision) suppression.Decision
 }
@@ -186,13 +188,17 @@ func (t *taking) flush(ctx context.Context) error {
 	if len(t.rows) == 0 {
 		return nil
 	}
+	rows, size, done := t.rows, t.bytes, make(chan appended, 1)
+	b, err := t.batch(ctx, rows)
+	if err != nil {
+		return err
+	}
 	if err := t.settle(); err != nil {
 		return err
 	}
-	rows, size, done := t.rows, t.bytes, make(chan appended, 1)
 	t.rows, t.bytes, t.pending = make([]stores.Row, 0, len(rows)), 0, done
 	go func() {
-		result := t.append(ctx, rows)
+		result := t.append(ctx, b)
 		t.Budget.rows.Release(size)
 		done <- result
 	}()

@@ -113,7 +113,7 @@ func (w *world) write(t interface{ Fatal(...any) }, store int, ref, who string, 
 	if len(parents) > 0 {
 		row = storetest.Derived(storetest.EventsTable(), "acme", "crm", ref, who, r.Parents...)
 	}
-	_, err := w.guard.Write(context.Background(), []subject.Record{r}, func(ctx context.Context, d suppression.Decision) error {
+	_, err := w.guard.Write(context.Background(), []subject.Record{r}, nil, func(ctx context.Context, d suppression.Decision) error {
 		created, err := w.stores[store].Append(ctx, []stores.Row{row}, d.Generation)
 		taken = err == nil && created[0]
 		return err
@@ -266,7 +266,7 @@ func TestWritersThatAskedBeforeTheFenceAreWaitedFor(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		r := subject.Record{Source: origin(t, "1"), Identities: []string{"alice"}}
-		_, _ = w.guard.Write(t.Context(), []subject.Record{r}, func(ctx context.Context, d suppression.Decision) error {
+		_, _ = w.guard.Write(t.Context(), []subject.Record{r}, nil, func(ctx context.Context, d suppression.Decision) error {
 			close(entered)
 			<-release
 			_, err := w.stores[0].Append(ctx, []stores.Row{storetest.NewRow(storetest.EventsTable(), "acme", "crm", "1", "alice")}, d.Generation)

@@ -35,16 +35,30 @@ type Decision struct {
 	Generation Generation
 }
 
-// Write checks the records and calls write with the decision, unless nothing is admitted. The write is counted as being
+// Ahead decides about records before it is their turn to be written, where that is safe: the store looks again in its own
+// transaction, and no write is counted. Nil elsewhere.
+func (g *Guard) Ahead(ctx context.Context, records []subject.Record) *Decision {
+	if g.Writers != nil {
+		return nil
+	}
+	d, fenced := g.Decide(ctx, records)
+	if fenced {
+		return nil
+	}
+	return &d
+}
+
+// Write checks the records, unless that was done ahead, and calls write with the decision, unless nothing is admitted. The write is counted as being
 // under way from before the check until it returns: it MUST return soon after its context ends. The error is that of
 // write, or *subject.Fault with fenced, after which the same records can be sent again.
-func (g *Guard) Write(ctx context.Context, records []subject.Record, write func(context.Context, Decision) error) (Decision, error) {
+func (g *Guard) Write(ctx context.Context, records []subject.Record, ahead *Decision, write func(context.Context, Decision) error) (Decision, error) {
 	deadline := time.Now().Add(fencePatience)
 	for {
-		d, fenced, err := g.try(ctx, records, write)
+		d, fenced, err := g.try(ctx, records, ahead, write)
 		if !fenced {
 			return d, err
 		}
+		ahead = nil
 		if time.Now().After(deadline) {
 			return d, &subject.Fault{Reason: subject.ReasonFenced}
 		}
@@ -56,13 +70,15 @@ func (g *Guard) Write(ctx context.Context, records []subject.Record, write func(
 	}
 }
 
-func (g *Guard) try(ctx context.Context, records []subject.Record, write func(context.Context, Decision) error) (d Decision, fenced bool, err error) {
+func (g *Guard) try(ctx context.Context, records []subject.Record, ahead *Decision, write func(context.Context, Decision) error) (d Decision, fenced bool, err error) {
 	if g.Writers != nil {
 		var leave func()
 		ctx, leave = g.Writers.Enter(ctx)
 		defer leave()
 	}
-	if d, fenced = g.Decide(ctx, records); fenced {
+	if ahead != nil {
+		d = *ahead
+	} else if d, fenced = g.Decide(ctx, records); fenced {
 		return d, true, nil
 	}
 	for _, v := range d.Verdicts {

@@ -67,7 +67,7 @@ func TestAnUnreadableLedgerAdmitsNothingAndSaysSo(t *testing.T) {
 	ledger.Break(errors.New("broken"))
 	told := 0
 	guard := &suppression.Guard{Ledger: ledger, OnUnreadable: func(n int, _ error) { told += n }}
-	d, err := guard.Write(t.Context(), []subject.Record{record(t, "1"), record(t, "2")}, func(context.Context, suppression.Decision) error {
+	d, err := guard.Write(t.Context(), []subject.Record{record(t, "1"), record(t, "2")}, nil, func(context.Context, suppression.Decision) error {
 		t.Error("written")
 		return nil
 	})
@@ -93,11 +93,11 @@ func TestAFencedWriteWaitsAndIsThenWrittenOrToBeSentAgain(t *testing.T) {
 		time.AfterFunc(time.Second, func() { _ = ledger.Lower(context.Background(), "a") })
 		written := 0
 		write := func(context.Context, suppression.Decision) error { written++; return nil }
-		if _, err := guard.Write(t.Context(), []subject.Record{record(t, "1"), record(t, "2")}, write); err != nil || written != 1 {
+		if _, err := guard.Write(t.Context(), []subject.Record{record(t, "1"), record(t, "2")}, nil, write); err != nil || written != 1 {
 			t.Errorf("after the fence was lowered: %v, written %d times", err, written)
 		}
 		fence()
-		_, err = guard.Write(t.Context(), []subject.Record{record(t, "1"), record(t, "2")}, write)
+		_, err = guard.Write(t.Context(), []subject.Record{record(t, "1"), record(t, "2")}, nil, write)
 		if subject.ReasonOf(err) != subject.ReasonFenced || written != 1 {
 			t.Errorf("behind a fence that stays: %v, written %d times", err, written)
 		}
@@ -137,7 +137,7 @@ func TestADrainWaitsForTheWritesThatEnteredBeforeAndNoOthers(t *testing.T) {
 func TestAWriteHasATimeLimit(t *testing.T) {
 	writers := suppression.NewWriters(10 * time.Millisecond)
 	guard := &suppression.Guard{Ledger: suppressiontest.NewModel(), Writers: writers}
-	_, err := guard.Write(t.Context(), []subject.Record{record(t, "1")}, func(ctx context.Context, _ suppression.Decision) error {
+	_, err := guard.Write(t.Context(), []subject.Record{record(t, "1")}, nil, func(ctx context.Context, _ suppression.Decision) error {
 		<-ctx.Done()
 		return fmt.Errorf("stopped: %w", ctx.Err())
 	})

@@ -47,7 +47,7 @@ type secret struct {
 
 // tenantKeys are the keys of one tenant under one secret: no tenant's entry is ever found with another's.
 type tenantKeys struct {
-	macs    sync.Pool // of hash.Hash, keyed
+	macs    sync.Pool // of *macState
 	erasure []byte
 	seal    cipher.AEAD
 }
@@ -217,7 +217,7 @@ func (s *secret) tenant(tenant string) *tenantKeys {
 		panic(err) // AES has blocks of 16 bytes
 	}
 	t = &tenantKeys{seal: aead, erasure: s.derive("recount suppression erasure 1|"+tenant, sha256.Size)}
-	t.macs.New = func() any { return hmac.New(sha256.New, key) }
+	t.macs.New = func() any { return &macState{hash: hmac.New(sha256.New, key)} }
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.tenants[tenant]; known != nil {
@@ -227,14 +227,20 @@ func (s *secret) tenant(tenant string) *tenantKeys {
 	return t
 }
 
+// macState is a keyed hash and room for what goes in and out: every row of an import needs one.
+type macState struct {
+	hash hash.Hash
+	buf  []byte
+}
+
 func (t *tenantKeys) mac(s subject.Source) (out MAC) {
-	h := t.macs.Get().(hash.Hash) // New makes nothing else
-	defer t.macs.Put(h)
-	h.Reset()
-	buf := appendText(make([]byte, 0, 128), s.Origin())
-	_, _ = h.Write(appendText(buf, s.Reference()))
-	var sum [sha256.Size]byte
-	copy(out[:], h.Sum(sum[:0]))
+	m := t.macs.Get().(*macState) // New makes nothing else
+	m.hash.Reset()
+	m.buf = appendText(appendText(m.buf[:0], s.Origin()), s.Reference())
+	_, _ = m.hash.Write(m.buf)
+	m.buf = m.hash.Sum(m.buf[:0])
+	copy(out[:], m.buf)
+	t.macs.Put(m)
 	return out
 }
 

@@ -48,6 +48,15 @@ func Run(m *testing.M) int {
 	return code
 }
 
+// Start starts an emulator that is no test's. stop MUST be called.
+func Start() (host string, stop func(), err error) {
+	p, err := start()
+	if err != nil {
+		return "", nil, err
+	}
+	return p.host, p.stop, nil
+}
+
 // Host is the host:port of the emulator. Where it can't be started for want of Java or the emulator itself, the test is
 // skipped, or failed when CI=true.
 func Host(t testing.TB) string {
