@@ -6,7 +6,7 @@ GOFLAGS_BUILD := -trimpath -ldflags "-s -w -X recount/internal/app.Version=$(VER
 TOOLS := .tools
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up build test test-fast fuzz sql lint vuln bench cover fmt image clean
+.PHONY: help demo up build test race test-fast fuzz sql lint vuln bench cover fmt image clean
 
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ test: build ## everything that proves it: unit, property, over the wire, end to 
 	go vet ./...
 	go test -race -shuffle=on -timeout 20m ./...
 	$(MAKE) sql
+
+race: ## imports against erasures over HTTP for RACE (default 60s), the services built with the race detector
+	RECOUNT_RACE=$${RACE:-60s} go test -race -count=1 -timeout 20m -run 'Hammer' ./internal/e2e ./internal/stores/sqlite
 
 test-fast: ## the tests without the race detector and the long bodies
 	go test -short -timeout 10m ./...
