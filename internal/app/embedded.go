@@ -49,7 +49,7 @@ func embedded(ctx context.Context, s *Service, name string) (*assembly, error) {
 	if err := each(open, vault.add, kinds); err != nil {
 		return a, err
 	}
-	a.groups = append(a.groups, subject.Group{Stores: vault.stores, Vault: ledger.Vault(vault.tables...)})
+	a.groups = append(a.groups, subject.Group{Stores: vault.stores, Vault: ledger.Vault(name, vault.tables...)})
 	a.surveys = append(a.surveys, cell.Survey{Surveyor: db, Covered: vault.covered})
 	a.archives = append(a.archives, archiveOf(db, vault.covered))
 	return a, nil

@@ -166,7 +166,7 @@ func (r *running) newCell(name string, a *assembly) *cell.Cell {
 	a.guard.OnUnreadable = r.ledgerUnreadable
 	c := cell.Config{
 		Name: name, Version: version(), Salt: r.salt, Groups: a.groups, Intakes: a.intakes, StoreTimeout: r.StoreTimeout,
-		Ledger: a.ledger, Guard: a.guard, Capture: a.captures(),
+		Ledger: a.ledger, Guard: a.guard, Keys: r.suppression, Capture: a.captures(),
 		Deny: r.AccessDenyFields, OnError: r.storeFailed, Stopping: r.life.Erasures(), Surveys: a.surveys, GraphJournal: a.journal,
 		Observe: func() func(...[]subject.Receipt) { return r.obs.Erasing(obs.Local) },
 	}

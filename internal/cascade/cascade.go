@@ -6,6 +6,7 @@ package cascade
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,24 +55,26 @@ func (c *Cascade) Stop() { c.stop() }
 func (c *Cascade) Erase(ctx context.Context, requestID string, t subject.Target) []subject.Receipt {
 	ctx, cancel := c.detach(ctx)
 	defer cancel()
-	answers := fanOut(ctx, c, func(ctx context.Context, cell Cell) []subject.Erasure {
+	answers := fanOut(ctx, c.cells, func(ctx context.Context, cell Cell) []subject.Erasure {
 		return []subject.Erasure{cell.Erase(ctx, requestID, t)}
 	}, func(cell Cell, started time.Time, reason subject.Reason) []subject.Erasure {
 		return []subject.Erasure{lost(cell, started, reason)}
 	})
-	return c.close(ctx, requestID, []subject.Target{t}, answers)[0]
+	return c.close(ctx, requestID, c.cells, []subject.Target{t}, answers)[0]
 }
 
-// EraseBatch is Erase for 1 to wire.MaxBatch people of one tenant. It answers one list of receipts per target, in order.
+// EraseBatch is Erase for 1 to wire.MaxBatch people of one tenant, which all leave the same stores alone. It answers one
+// list of receipts per target, in order. A cell that is left alone as a whole is not asked.
 func (c *Cascade) EraseBatch(ctx context.Context, requestID string, targets []subject.Target) [][]subject.Receipt {
 	ctx, cancel := c.detach(ctx)
 	defer cancel()
-	answers := fanOut(ctx, c, func(ctx context.Context, cell Cell) []subject.Erasure {
+	cells := slices.DeleteFunc(slices.Clone(c.cells), func(cell Cell) bool { return len(targets) > 0 && targets[0].KeepsAll(cell.Name()) })
+	answers := fanOut(ctx, cells, func(ctx context.Context, cell Cell) []subject.Erasure {
 		return eraseBatch(ctx, cell, requestID, targets)
 	}, func(cell Cell, started time.Time, reason subject.Reason) []subject.Erasure {
 		return repeat(lost(cell, started, reason), len(targets))
 	})
-	return c.close(ctx, requestID, targets, answers)
+	return c.close(ctx, requestID, cells, targets, answers)
 }
 
 // eraseBatch is the cell's answer, if it is one for each target.
@@ -109,11 +112,11 @@ func repeat(e subject.Erasure, n int) []subject.Erasure {
 
 // fanOut asks all cells at once and answers in their order.
 func fanOut[T any](
-	ctx context.Context, c *Cascade, ask func(context.Context, Cell) T, lost func(Cell, time.Time, subject.Reason) T,
+	ctx context.Context, cells []Cell, ask func(context.Context, Cell) T, lost func(Cell, time.Time, subject.Reason) T,
 ) []T {
 	started := time.Now()
-	answers := make([]chan T, len(c.cells))
-	for i, target := range c.cells {
+	answers := make([]chan T, len(cells))
+	for i, target := range cells {
 		answer := make(chan T, 1)
 		answers[i] = answer
 		go func() {
@@ -127,7 +130,7 @@ func fanOut[T any](
 	}
 	late, stop := after(ctx, abandonAfter)
 	defer stop()
-	out := make([]T, len(c.cells))
+	out := make([]T, len(cells))
 	for i, answer := range answers {
 		select {
 		case out[i] = <-answer:
@@ -137,7 +140,7 @@ func fanOut[T any](
 		select {
 		case out[i] = <-answer:
 		default:
-			out[i] = lost(c.cells[i], started, endOf(ctx, subject.ReasonTimeout))
+			out[i] = lost(cells[i], started, endOf(ctx, subject.ReasonTimeout))
 		}
 	}
 	return out

@@ -19,7 +19,7 @@ const (
 // closing is a cascade that closes over sources: what one cell resolved, every other cell is asked for, until no new one
 // appears (DESIGN 9).
 type closing struct {
-	*Cascade
+	cells     []Cell
 	requestID string
 	targets   []subject.Target
 	known     []map[subject.Source]bool   // by target: every source that any cell resolved
@@ -29,14 +29,14 @@ type closing struct {
 }
 
 // close follows the sources of the first answers, one list of erasures per cell, and answers the receipts by target.
-func (c *Cascade) close(ctx context.Context, requestID string, targets []subject.Target, answers [][]subject.Erasure) [][]subject.Receipt {
-	w := &closing{Cascade: c, requestID: requestID, targets: targets}
+func (c *Cascade) close(ctx context.Context, requestID string, cells []Cell, targets []subject.Target, answers [][]subject.Erasure) [][]subject.Receipt {
+	w := &closing{cells: cells, requestID: requestID, targets: targets}
 	for i, t := range targets {
 		w.known = append(w.known, map[subject.Source]bool{})
-		w.told = append(w.told, make([]map[subject.Source]bool, len(c.cells)))
-		w.receipts = append(w.receipts, make([][]subject.Receipt, len(c.cells)))
-		w.open = append(w.open, make([]bool, len(c.cells)))
-		for k, cell := range c.cells {
+		w.told = append(w.told, make([]map[subject.Source]bool, len(cells)))
+		w.receipts = append(w.receipts, make([][]subject.Receipt, len(cells)))
+		w.open = append(w.open, make([]bool, len(cells)))
+		for k, cell := range cells {
 			e := answers[k][i]
 			w.receipts[i][k], w.open[i][k] = orNothing(cell, e.Receipts), e.Sources != nil
 			w.told[i][k] = map[subject.Source]bool{}
@@ -110,7 +110,7 @@ func (w *closing) round(ctx context.Context) bool {
 	for k, cell := range w.cells {
 		number[cell] = k
 	}
-	answers := fanOut(ctx, w.Cascade, func(ctx context.Context, cell Cell) (out answered) {
+	answers := fanOut(ctx, w.cells, func(ctx context.Context, cell Cell) (out answered) {
 		for _, batch := range batches(asks[number[cell]]) {
 			out.asked = append(out.asked, batch...)
 			out.given = append(out.given, eraseBatch(ctx, cell, w.requestID, w.asTargets(batch))...)
@@ -131,7 +131,7 @@ func (w *closing) round(ctx context.Context) bool {
 func (w *closing) asTargets(batch []ask) []subject.Target {
 	out := make([]subject.Target, len(batch))
 	for i, a := range batch {
-		out[i] = subject.Target{Tenant: w.targets[a.target].Tenant, Sources: a.sources, Ref: w.targets[a.target].Ref}
+		out[i] = subject.Target{Tenant: w.targets[a.target].Tenant, Sources: a.sources, Ref: w.targets[a.target].Ref, Keep: w.targets[a.target].Keep}
 	}
 	return out
 }

@@ -109,7 +109,7 @@ func agrees(top subject.Status, words []wire.PeerText) bool {
 
 // attest judges the receipts and reads the sources. A source that can't be read is one that nobody could be asked for.
 func (p *Peer) attest(said wire.PeerResponse, q question, window subject.Times) (subject.Erasure, subject.Reason) {
-	e := subject.Erasure{Receipts: p.receipts(said, window)}
+	e := subject.Erasure{Receipts: p.receipts(said, q.target, window)}
 	if said.Sources.Malformed {
 		return e, subject.ReasonPeerNotJSON
 	}
@@ -128,7 +128,7 @@ func (p *Peer) attest(said wire.PeerResponse, q question, window subject.Times) 
 
 // receipts judges receipts one by one: a bad one is coerced, and its siblings are kept. Every store that the peer must
 // answer for has exactly one receipt in the end.
-func (p *Peer) receipts(said wire.PeerResponse, window subject.Times) []subject.Receipt {
+func (p *Peer) receipts(said wire.PeerResponse, t subject.Target, window subject.Times) []subject.Receipt {
 	out := make([]subject.Receipt, 0, len(said.Receipts)+len(p.config.Stores))
 	at := make(map[string]int, len(said.Receipts))
 	for _, r := range said.Receipts {
@@ -146,8 +146,13 @@ func (p *Peer) receipts(said wire.PeerResponse, window subject.Times) []subject.
 		}
 	}
 	for _, store := range p.config.Stores {
-		if _, there := at[store]; !there {
+		if _, there := at[store]; !there && !t.Keeps(p.config.Name, store) {
 			out = append(out, p.failed(store, window, subject.ReasonPeerStoreMissing))
+		}
+	}
+	for i, r := range out {
+		if t.Keeps(p.config.Name, r.Store()) { // it was told to leave that store alone
+			out[i] = p.failed(r.Store(), window, subject.ReasonPeerMismatch)
 		}
 	}
 	return out

@@ -76,10 +76,10 @@ func (p *Peer) Configured() bool { return p.config.URL != "" }
 func (p *Peer) Erase(ctx context.Context, requestID string, t subject.Target) subject.Erasure {
 	started := time.Now()
 	path, body := "/v1/intent/subject:delete", any(wire.SubjectRequest{TenantID: t.Tenant, IdentityID: t.Subject.Identity()})
+	if len(t.Keep) > 0 || !t.AboutPerson() && len(t.Sources) != 1 {
+		return p.EraseBatch(ctx, requestID, []subject.Target{t})[0]
+	}
 	if !t.AboutPerson() {
-		if len(t.Sources) != 1 {
-			return p.EraseBatch(ctx, requestID, []subject.Target{t})[0]
-		}
 		path, body = "/v1/intent/source:delete", wire.SourceRequest{TenantID: t.Tenant, Source: t.Sources[0].Origin(), SourceRef: t.Sources[0].Reference()}
 	}
 	got, reason := p.call(ctx, requestID, path, body, maxAnswer)
@@ -101,7 +101,7 @@ func (p *Peer) EraseBatch(ctx context.Context, requestID string, targets []subje
 		return nil
 	}
 	started := time.Now()
-	path, body := batchOf(targets)
+	path, body := batchOf(targets, targets[0].KeptIn(p.config.Name))
 	questions := make([]question, len(targets))
 	for i, t := range targets {
 		questions[i] = question{requestID: requestID, target: t}
@@ -121,16 +121,16 @@ func (p *Peer) EraseBatch(ctx context.Context, requestID string, targets []subje
 	return results
 }
 
-// batchOf is the call that names all the targets.
-func batchOf(targets []subject.Target) (path string, body any) {
+// batchOf is the call that names all the targets. They all leave the same stores alone.
+func batchOf(targets []subject.Target, keep []string) (path string, body any) {
 	if targets[0].AboutPerson() {
-		people := wire.BatchRequest{TenantID: targets[0].Tenant, IdentityIDs: make([]string, len(targets))}
+		people := wire.BatchRequest{TenantID: targets[0].Tenant, IdentityIDs: make([]string, len(targets)), Keep: keep}
 		for i, t := range targets {
 			people.IdentityIDs[i] = t.Subject.Identity()
 		}
 		return "/v1/intent/subject:batchDelete", people
 	}
-	sources := wire.SourceBatchRequest{TenantID: targets[0].Tenant, Erasures: make([]wire.SourceErasure, len(targets))}
+	sources := wire.SourceBatchRequest{TenantID: targets[0].Tenant, Erasures: make([]wire.SourceErasure, len(targets)), Keep: keep}
 	for i, t := range targets {
 		sources.Erasures[i] = wire.SourceErasure{SubjectRef: string(t.Ref), Sources: wire.FromSources(t.Sources)}
 	}

@@ -23,6 +23,8 @@ type Config struct {
 	// Ledger remembers what was erased from this cell. Every write asks it by way of Guard.
 	Ledger suppression.Ledger
 	Guard  *suppression.Guard
+	// Keys make the keyed digests of sources that programs hold.
+	Keys *suppression.Keys
 	// Capture records what the groups without a vault are about to lose.
 	Capture subject.Capture
 	// StoreTimeout is the deadline of one store, from count to recount.

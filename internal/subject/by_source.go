@@ -22,8 +22,9 @@ func (m *measuring) bySource(ctx context.Context, targets []Target, plans []Plan
 			}
 		}
 	}
+	name := m.store.Name()
 	for i := range targets {
-		if plans[i].Hold[m.store.Name()] == nil {
+		if plans[i].Hold[name] == nil && !targets[i].Keeps(m.Cell, name) {
 			add(targets[i].Sources)
 			add(plans[i].Derived)
 		}
@@ -46,7 +47,7 @@ func (m *measuring) bySource(ctx context.Context, targets []Target, plans []Plan
 	}
 	for i, t := range targets {
 		own, derived := t.Sources, plans[i].Derived
-		if len(own)+len(derived) == 0 || plans[i].Hold[m.store.Name()] != nil {
+		if len(own)+len(derived) == 0 || plans[i].Hold[name] != nil || t.Keeps(m.Cell, name) {
 			continue
 		}
 		had, left := total(before, own), total(after, own)

@@ -69,6 +69,11 @@ func (e *Eraser) EraseAll(ctx context.Context, targets []Target) []Erasure {
 		}
 	}
 	e.settle(ctx, attempt, out)
+	for i, t := range targets {
+		if len(t.Keep) > 0 {
+			out[i].Receipts = slices.DeleteFunc(out[i].Receipts, func(r Receipt) bool { return t.Keeps(e.Cell, r.Store()) })
+		}
+	}
 	return out
 }
 

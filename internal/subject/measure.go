@@ -24,7 +24,9 @@ func (m *measuring) measure(ctx context.Context, targets []Target, plans []Plan)
 	var people []Subject
 	var places []int
 	for i, t := range targets {
-		if err := plans[i].Hold[m.store.Name()]; err != nil {
+		if t.Keeps(m.Cell, m.store.Name()) {
+			out[i].DeleteErr = &Fault{Reason: ReasonNoReason} // nothing was measured: the receipt is left out
+		} else if err := plans[i].Hold[m.store.Name()]; err != nil {
 			out[i] = m.held(ctx, t, err)
 		} else if t.AboutPerson() {
 			people, places = append(people, t.Subject), append(places, i)

@@ -79,6 +79,9 @@ type Target struct {
 	// Ref is the pseudonym that the erasure is written down under. A retry under the same one finds again what an
 	// earlier attempt recorded.
 	Ref Ref
+	// Keep are stores that are left alone, as "cell/store", or "cell/*" for a whole cell: what they hold is retained under
+	// Art. 17(3). They get no receipt. What is found elsewhere is suppressed all the same.
+	Keep []string
 }
 
 // TargetOf is the erasure of a person.

@@ -49,6 +49,10 @@ func FromReceipts(requestID string, target subject.Target, receipts []subject.Re
 		RequestID: requestID, TenantID: target.Tenant, SubjectRef: string(target.Ref), Operation: OperationOf(target), Status: status.String(),
 		Receipts: make([]Receipt, len(receipts)), GeneratedAt: now.UTC(),
 	}
+	for _, place := range target.Keep {
+		_, store, _ := strings.Cut(place, "/")
+		out.Kept = append(out.Kept, store)
+	}
 	var after time.Duration
 	for i, r := range receipts {
 		out.Receipts[i] = FromReceipt(r)

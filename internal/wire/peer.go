@@ -321,7 +321,7 @@ func decodeObject(data []byte, v any) error {
 }
 
 var (
-	responseFields = fieldsOf[PeerResponse]("detail", "generated_at")
+	responseFields = fieldsOf[PeerResponse]("detail", "generated_at", "kept")
 	receiptFields  = fieldsOf[PeerReceipt]()
 	batchFields    = fieldsOf[PeerBatch]()
 	allowedFields  = fieldsOf[PeerAllowed]("cells")

@@ -32,6 +32,7 @@ type SubjectRequest struct {
 type BatchRequest struct {
 	TenantID    string   `json:"tenant_id"`
 	IdentityIDs []string `json:"identity_ids"`
+	Keep        []string `json:"keep,omitzero"` // batchDelete only: stores that are left alone, retained under Art. 17(3)
 }
 
 // SourceRequest is the body of source:delete and source:erase.
@@ -46,6 +47,7 @@ type SourceRequest struct {
 type SourceBatchRequest struct {
 	TenantID string          `json:"tenant_id"`
 	Erasures []SourceErasure `json:"erasures"`
+	Keep     []string        `json:"keep,omitzero"` // as in BatchRequest
 }
 
 // SourceErasure is a part of somebody's erasure that is named by sources.
@@ -73,6 +75,7 @@ type EraseResponse struct {
 	Detail      string    `json:"detail"`
 	RetryAfterS *int64    `json:"retry_after_s,omitempty"` // with status pending only
 	Receipts    []Receipt `json:"receipts"`
+	Kept        []string  `json:"kept,omitempty"`   // stores that were left alone as asked: they were not erased, and have no receipt
 	Sources     []Source  `json:"sources,omitzero"` // only for a caller that asked for them
 	GeneratedAt time.Time `json:"generated_at"`
 }

@@ -18,6 +18,7 @@ import (
 	"recount/internal/httpapi/apitest"
 	"recount/internal/httpapi/subjectapi"
 	"recount/internal/subject"
+	"recount/internal/wire"
 )
 
 // fakeCell answers what it is told to, and remembers whom it was asked about.
@@ -32,6 +33,7 @@ type fakeCell struct {
 	accesses   func() ([]subject.AccessReceipt, error)
 	page       subject.PageRequest
 	serving    error
+	frozen     error // what a freeze or a thaw answers
 }
 
 func (f *fakeCell) Serving() error { return f.serving }
@@ -84,6 +86,35 @@ func (f *fakeCell) Access(_ context.Context, s subject.Subject, page subject.Pag
 	f.note("", s)
 	f.page = page
 	return f.accesses()
+}
+
+// Health is of a cell with two stores.
+func (f *fakeCell) Health() wire.Health {
+	return wire.Health{Cell: f.cell, Stores: []wire.HealthStore{{Store: "intent_scores"}, {Store: "score_cache"}}}
+}
+
+func (f *fakeCell) Enumerate(_ context.Context, requestID string, targets []subject.Target, list bool) []wire.Enumerated {
+	out := make([]wire.Enumerated, len(targets))
+	for i, t := range targets {
+		f.note(requestID, t.Subject)
+		out[i] = wire.Enumerated{SubjectRef: string(t.Ref), Suppressed: subject.Measured(0), Receipts: []wire.Coordinates{
+			{Cell: f.cell, Store: "intent_scores", Backend: "sqlite", Status: "counted", Count: subject.Measured(1)},
+		}}
+		if list {
+			out[i].Receipts[0].RowIDs = []string{"r1"}
+		}
+	}
+	return out
+}
+
+func (f *fakeCell) Freeze(_ context.Context, requestID, _ string, people []subject.Subject, _ time.Time) error {
+	f.note(requestID, people...)
+	return f.frozen
+}
+
+func (f *fakeCell) Thaw(_ context.Context, requestID, _, _ string) error {
+	f.note(requestID)
+	return f.frozen
 }
 
 func receipt(status subject.Status, reason subject.Reason, remaining int64, after time.Duration) subject.Receipt {

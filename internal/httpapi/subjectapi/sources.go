@@ -56,12 +56,16 @@ func (s Surface) eraseSources(c *httpapi.Call) error {
 	if err := c.Tenant(asked.TenantID); err != nil {
 		return err
 	}
+	keep, err := s.kept(asked.Keep)
+	if err != nil {
+		return err
+	}
 	targets, sources := make([]subject.Target, len(asked.Erasures)), 0
 	for i, e := range asked.Erasures {
 		if !isRef(e.SubjectRef) {
 			return httpapi.Unprocessable("subject_ref is 64 lower-case hex digits: the pseudonym that the erasure is written down under")
 		}
-		targets[i] = subject.Target{Tenant: asked.TenantID, Ref: subject.Ref(e.SubjectRef)}
+		targets[i] = subject.Target{Tenant: asked.TenantID, Ref: subject.Ref(e.SubjectRef), Keep: keep}
 		if len(e.Sources) == 0 {
 			return httpapi.Unprocessable("each erasure names at least one source")
 		}

@@ -21,7 +21,9 @@ type Cell interface {
 	Serving() error
 	Name() string
 	Salt() subject.Salt
+	Health() wire.Health
 	Eraser
+	Enumerator
 	Count(ctx context.Context, s subject.Subject) []subject.CountReceipt
 	// Access answers subject.ErrPageToken for a token that was not made for this cell, subject and caller.
 	Access(ctx context.Context, s subject.Subject, page subject.PageRequest) ([]subject.AccessReceipt, error)
@@ -69,6 +71,7 @@ func Mount(api *httpapi.API, s Surface) {
 	} else {
 		api.Mount(httpapi.Resource{Route: root + ":erase"}, httpapi.Resource{Route: root + ":batchErase"})
 	}
+	s.mountEnumerate(post)
 	s.mountSources(api)
 	api.MountBelow(below, s.find)
 }
@@ -166,13 +169,17 @@ func (s Surface) answer(c *httpapi.Call, t subject.Target, e subject.Erasure) wi
 }
 
 func (s Surface) eraseBatch(c *httpapi.Call, by Eraser) error {
-	people, err := s.people(c)
+	people, keep, err := s.people(c)
 	if err != nil {
 		return err
+	}
+	if by != Eraser(s.Cell) && len(keep) > 0 {
+		return httpapi.Unprocessable("keep belongs to batchDelete alone: stores are excluded by an erasure request, which two people approve")
 	}
 	targets := make([]subject.Target, len(people))
 	for i, person := range people {
 		targets[i] = subject.TargetOf(person, s.Cell.Salt())
+		targets[i].Keep = keep
 	}
 	return s.eraseTargets(c, by, targets)
 }
@@ -199,26 +206,43 @@ func (s Surface) eraseTargets(c *httpapi.Call, by Eraser, targets []subject.Targ
 	return c.Answer(wire.HTTPStatus(status), answer, after)
 }
 
-// people reads the body that names many.
-func (s Surface) people(c *httpapi.Call) ([]subject.Subject, error) {
+// people reads the body that names many, and the stores that are to be left alone.
+func (s Surface) people(c *httpapi.Call) (people []subject.Subject, keep []string, err error) {
 	var asked wire.BatchRequest
 	if err := c.Decode(&asked); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := c.Tenant(asked.TenantID); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if n := len(asked.IdentityIDs); n == 0 || n > wire.MaxBatch {
-		return nil, httpapi.Unprocessable("a batch names 1 to 1,000 identities in identity_ids")
+		return nil, nil, httpapi.Unprocessable("a batch names 1 to 1,000 identities in identity_ids")
 	}
-	people := make([]subject.Subject, len(asked.IdentityIDs))
+	people = make([]subject.Subject, len(asked.IdentityIDs))
 	for i, identity := range asked.IdentityIDs {
-		var err error
 		if people[i], err = subject.New(asked.TenantID, identity); err != nil {
-			return nil, err //nolint:wrapcheck // the mapper's
+			return nil, nil, err //nolint:wrapcheck // the mapper's
 		}
 	}
-	return people, nil
+	keep, err = s.kept(asked.Keep)
+	return people, keep, err
+}
+
+// kept are the stores to leave alone. A name that the cell doesn't have would leave nothing alone, and erase what was to
+// be retained.
+func (s Surface) kept(names []string) ([]string, error) {
+	var keep []string
+	all := s.Cell.Health().Stores
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(h wire.HealthStore) bool { return h.Store == name }) {
+			return nil, httpapi.Unprocessable("keep names a store that this cell doesn't have")
+		}
+		keep = append(keep, s.Cell.Name()+"/"+name)
+	}
+	if len(keep) > 0 && len(keep) >= len(all) {
+		return nil, httpapi.Unprocessable("keep names every store of this cell: then there is nothing to ask of it")
+	}
+	return keep, nil
 }
 
 func seconds(n *int64) time.Duration {

@@ -25,7 +25,7 @@ func TestTheLedgerKeepsItsContract(t *testing.T) {
 		return projects[place]
 	}
 	suppressiontest.Run(t, suppressiontest.Harness{
-		Fences: true, Slow: true,
+		Slow: true,
 		Open: func(t *testing.T, place, cell string, k *suppression.Keys) (suppression.Ledger, error) {
 			t.Helper()
 			return openProject(t, host, project(place)).Ledger(t.Context(), cell, k)

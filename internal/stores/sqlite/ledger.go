@@ -32,21 +32,21 @@ var ledgerDDL = []string{
 	"CREATE INDEX IF NOT EXISTS main.recount_suppression_by_attempt ON recount_suppression (attempt) WHERE attempt IS NOT NULL",
 	"CREATE TABLE IF NOT EXISTS " + stateTable + " (one INTEGER PRIMARY KEY CHECK (one = 1), generation INTEGER NOT NULL) STRICT",
 	"INSERT OR IGNORE INTO " + stateTable + " VALUES (1, 1)",
+	fenceDDL,
 }
 
 // generationQuery also touches the ledger itself, so that one that can't be read is never taken for an empty one.
 const generationQuery = "SELECT generation, EXISTS (SELECT 1 FROM " + ledgerTable + ") FROM " + stateTable
 
-// Ledger is a cell's suppression ledger in an open file. It keeps suppression.Ledger; it has no fences, because the tables
-// of its file record in the transaction that deletes, and an owner's importers can't be held back. It is safe for
-// concurrent use.
+// Ledger is a cell's suppression ledger in an open file. It keeps suppression.Ledger, and is safe for concurrent use.
 type Ledger struct {
 	db   *DB
 	keys *suppression.Keys
 
 	mu     sync.RWMutex
 	filter *suppression.Filter
-	upTo   suppression.Generation // that the filter is complete for; 0 for none
+	fences fences
+	upTo   suppression.Generation // that filter and fences are complete for; 0 for none
 }
 
 var _ suppression.Ledger = (*Ledger)(nil)
@@ -111,6 +111,7 @@ func (l *Ledger) known(ctx context.Context) (suppression.Generation, error) {
 // load reads every key, and the generation that it is complete for, in one snapshot. The lock is held.
 func (l *Ledger) load(ctx context.Context) (g suppression.Generation, err error) {
 	var filter *suppression.Filter
+	var up fences
 	err = l.db.read(ctx, func(querier) error {
 		tx, err := l.db.reads.BeginTx(ctx, nil)
 		if err != nil {
@@ -129,12 +130,19 @@ func (l *Ledger) load(ctx context.Context) (g suppression.Generation, err error)
 		if err != nil {
 			return err //nolint:wrapcheck // read names it
 		}
-		return eachMAC(rows, filter.Add)
+		if err := eachMAC(rows, filter.Add); err != nil {
+			return err
+		}
+		if rows, err = tx.QueryContext(ctx, fenceQuery); err != nil {
+			return err //nolint:wrapcheck // read names it
+		}
+		up, err = readFences(rows)
+		return err
 	})
 	if err != nil {
 		return 0, unreadable(err)
 	}
-	l.filter, l.upTo = filter, g
+	l.filter, l.fences, l.upTo = filter, up, g
 	return g, nil
 }
 
@@ -184,7 +192,7 @@ func (l *Ledger) Check(ctx context.Context, records []subject.Record) (suppressi
 	for i := range a.Verdicts {
 		a.Verdicts[i] = suppression.Admitted
 	}
-	doubts := l.doubts(records)
+	doubts := l.doubts(records, &a)
 	if len(doubts) == 0 {
 		return a, nil
 	}
@@ -215,8 +223,8 @@ func judge(r subject.Record, i int, held map[subject.Source]bool, a *suppression
 	}
 }
 
-// doubts are the sources of the records and their parents that the filter may hold.
-func (l *Ledger) doubts(records []subject.Record) map[subject.Source][]suppression.MAC {
+// doubts are the sources of the records and their parents that the filter may hold. Records behind a fence are marked.
+func (l *Ledger) doubts(records []subject.Record, a *suppression.Answer) map[subject.Source][]suppression.MAC {
 	doubts := map[subject.Source][]suppression.MAC{}
 	macs := make([]suppression.MAC, 0, 8)
 	l.mu.RLock()
@@ -230,10 +238,13 @@ func (l *Ledger) doubts(records []subject.Record) map[subject.Source][]suppressi
 			}
 		}
 	}
-	for _, r := range records {
+	for i, r := range records {
 		ask(r.Source)
 		for _, p := range r.Parents {
 			ask(p)
+		}
+		if l.behind(r, l.fences) {
+			a.Verdicts[i] = suppression.Fenced
 		}
 	}
 	return doubts

@@ -16,6 +16,7 @@ type transaction struct {
 	ledger   *Ledger
 	from, to suppression.Generation // before it, and now; 0 while it was not asked
 	added    []suppression.MAC
+	refenced bool // who is fenced has changed
 }
 
 // generation is the ledger's in this transaction.
@@ -136,7 +137,11 @@ func (w *writer) land() error {
 	err := w.exec("COMMIT")
 	if l != nil {
 		if err == nil {
-			l.learn(w.ledger.from, w.ledger.to, w.ledger.added)
+			if w.ledger.refenced {
+				l.upTo = 0 // to be loaded when it is asked
+			} else {
+				l.learn(w.ledger.from, w.ledger.to, w.ledger.added)
+			}
 		}
 		l.mu.Unlock()
 	}
@@ -169,6 +174,9 @@ func (w *writer) recheck(r *request) (skip []bool, err error) {
 		all = append(append(all, records[i].Source), records[i].Parents...)
 	}
 	held, err := w.held(l, all)
+	if err == nil {
+		err = w.fenced(l, records)
+	}
 	if err != nil || len(held) == 0 {
 		return nil, err
 	}
@@ -231,16 +239,6 @@ func (w *writer) recordChild(l *Ledger, child, parent subject.Source) error {
 		}
 	}
 	return nil
-}
-
-// Fence has nothing to do: a record and a delete are one transaction here, and an owner's importers can't be held back.
-func (l *Ledger) Fence(ctx context.Context, _ suppression.AttemptID, _ []subject.Subject, _ time.Time) error {
-	return ctx.Err() //nolint:wrapcheck // a context's own error says it all
-}
-
-// Lower has nothing to do, as Fence.
-func (l *Ledger) Lower(ctx context.Context, _ suppression.AttemptID) error {
-	return ctx.Err() //nolint:wrapcheck // a context's own error says it all
 }
 
 // Withdraw keeps suppression.Ledger.

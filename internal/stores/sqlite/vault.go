@@ -11,6 +11,8 @@ import (
 // commit and in the order of the work, so that it always holds what the table holds: no import in flight can bring back
 // what an erasure took. It MUST return at once.
 type Mirror interface {
+	// Name is the memory's name as a store.
+	Name() string
 	// Fill takes in rows that the table took, and hears which were new.
 	Fill(rows []stores.Row, created []bool)
 	// EraseTargets counts, deletes and recounts every target, and what derives from it.
@@ -20,6 +22,7 @@ type Mirror interface {
 // Vault is tables of one file that are ours, erased in one transaction with the file's ledger; each may have a memory
 // that is filled from it. It keeps subject.Vault, and is safe for concurrent use.
 type Vault struct {
+	cell   string
 	ledger *Ledger
 	tables []*Table
 }
@@ -27,8 +30,10 @@ type Vault struct {
 var _ subject.Vault = (*Vault)(nil)
 
 // Vault binds the tables to the ledger. Its measurements are those of the tables, in order, and behind each table that
-// of its mirror.
-func (l *Ledger) Vault(tables ...*Table) *Vault { return &Vault{ledger: l, tables: tables} }
+// of its mirror. The cell's name tells which stores a target leaves alone.
+func (l *Ledger) Vault(cell string, tables ...*Table) *Vault {
+	return &Vault{cell: cell, ledger: l, tables: tables}
+}
 
 // Mirrored makes a memory follow the table. It MUST be called before the table is used.
 func (t *Table) Mirrored(m Mirror) { t.mirror = m }
@@ -96,9 +101,17 @@ func (v *Vault) mirror(r *request) {
 		if t.mirror == nil {
 			continue
 		}
-		for i, m := range t.mirror.EraseTargets(r.targets, r.derived) {
-			m.Suppressed = r.vaulted[i].Measured[at-1].Suppressed
-			r.vaulted[i].Measured[at] = m
+		var targets []subject.Target
+		var derived [][]subject.Source
+		var places []int
+		for i, target := range r.targets {
+			if !target.Keeps(v.cell, t.mirror.Name()) {
+				targets, derived, places = append(targets, target), append(derived, r.derived[i]), append(places, i)
+			}
+		}
+		for n, m := range t.mirror.EraseTargets(targets, derived) {
+			m.Suppressed = r.vaulted[places[n]].Measured[at-1].Suppressed
+			r.vaulted[places[n]].Measured[at] = m
 		}
 		at++
 	}

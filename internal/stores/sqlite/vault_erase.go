@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"recount/internal/subject"
@@ -57,6 +58,7 @@ func note(in map[*Table]sourceSet, t *Table, s subject.Source) {
 type trawl struct {
 	*writer
 	vault   *Vault
+	tables  []*Table // that are erased from: the others are left alone
 	tenant  string
 	hauls   []*haul
 	people  map[string][]*haul // by identity
@@ -70,17 +72,17 @@ type trawl struct {
 // eraseVaults erases from each vault what the requests name.
 func (w *writer) eraseVaults(requests []*request) error {
 	type place struct {
-		vault  *Vault
-		tenant string
+		vault        *Vault
+		tenant, keep string
 	}
 	trawls := map[place]*trawl{}
 	hauls := map[*request][]*haul{}
 	for _, r := range requests {
 		for _, target := range r.targets {
-			at := place{r.vault, target.Tenant}
+			at := place{r.vault, target.Tenant, strings.Join(target.Keep, " ")}
 			if trawls[at] == nil {
 				trawls[at] = &trawl{
-					writer: w, vault: r.vault, tenant: target.Tenant, people: map[string][]*haul{}, keys: set{known: map[string]bool{}},
+					writer: w, vault: r.vault, tenant: target.Tenant, tables: r.vault.erased(target), people: map[string][]*haul{}, keys: set{known: map[string]bool{}},
 					held: map[*Table]map[subject.Source]int64{}, left: map[*Table]map[subject.Source]int64{}, after: map[*Table]map[string]int64{},
 				}
 			}
@@ -97,11 +99,19 @@ func (w *writer) eraseVaults(requests []*request) error {
 	for r, mine := range hauls {
 		r.vaulted, r.derived = make([]subject.Vaulted, len(mine)), make([][]subject.Source, len(mine))
 		for i, h := range mine {
-			r.vaulted[i] = trawls[place{r.vault, h.target.Tenant}].measured(h)
+			r.vaulted[i] = trawls[place{r.vault, h.target.Tenant, strings.Join(h.target.Keep, " ")}].measured(h)
 			r.derived[i] = slices.Collect(maps.Keys(h.derived))
 		}
 	}
 	return nil
+}
+
+// erased are the tables that a target is erased from.
+func (v *Vault) erased(t subject.Target) []*Table {
+	if len(t.Keep) == 0 {
+		return v.tables
+	}
+	return slices.DeleteFunc(slices.Clone(v.tables), func(table *Table) bool { return t.Keeps(v.cell, table.spec.Store) })
 }
 
 func (t *trawl) take(h *haul) {
@@ -269,7 +279,7 @@ func (t *trawl) drop() error {
 	if err := t.tallyDropped(t.held); err != nil {
 		return err
 	}
-	for _, table := range t.vault.tables {
+	for _, table := range t.tables {
 		live := table.shape.Load()
 		if len(t.keys.keys) > 0 {
 			off, arg := t.one(live.sql.sourced.unlinkOne, live.sql.sourced.unlinkSet)
@@ -289,7 +299,7 @@ func (t *trawl) drop() error {
 
 // tallyDropped counts, in every table, the rows that bear what is erased by source.
 func (t *trawl) tallyDropped(into map[*Table]map[subject.Source]int64) error {
-	for _, table := range t.vault.tables {
+	for _, table := range t.tables {
 		into[table] = map[subject.Source]int64{}
 		for chunk := range slices.Chunk(t.dropped, pairsPerQuery) {
 			rows, err := t.query(table.shape.Load().sql.sourced.tally, []any{t.tenant, pairsJSON(chunk)})
@@ -306,7 +316,7 @@ func (t *trawl) tallyDropped(into map[*Table]map[subject.Source]int64) error {
 
 // recount counts again, in the same transaction: a row that returns after the commit is no residue.
 func (t *trawl) recount() error {
-	for _, table := range t.vault.tables {
+	for _, table := range t.tables {
 		if len(t.keys.keys) == 0 {
 			continue
 		}
@@ -345,6 +355,9 @@ func (t *trawl) measured(h *haul) subject.Vaulted {
 			}
 		}
 		m := subject.Measurement{}
+		if !slices.Contains(t.tables, table) {
+			m.DeleteErr = &subject.Fault{Reason: subject.ReasonNoReason} // left alone, and not measured
+		}
 		m.Before, m.Deleted, m.Remaining = subject.Measured(before), subject.Measured(before-after), subject.Measured(after+left)
 		m.Suppressed, m.Derived = subject.Measured(suppressed), subject.Measured(max(0, had-left))
 		out.Measured = append(out.Measured, m)

@@ -57,7 +57,7 @@ func openVault(t failing, path string) *vaulted {
 	check(err)
 	v.edges, err = v.db.Table(ctx, storetest.EdgesTable())
 	check(err)
-	v.vault = v.ledger.Vault(v.events, v.edges)
+	v.vault = v.ledger.Vault("ingest", v.events, v.edges)
 	return v
 }
 

@@ -11,7 +11,6 @@ func TestTheReferenceLedgerConforms(t *testing.T) {
 	ledgers := map[string]*suppressiontest.Model{}
 	keys := map[string][]string{}
 	suppressiontest.Run(t, suppressiontest.Harness{
-		Fences: true,
 		Open: func(t *testing.T, place, cell string, k *suppression.Keys) (suppression.Ledger, error) {
 			t.Helper()
 			key := place + "|" + cell

@@ -23,8 +23,6 @@ type Harness struct {
 	// Open opens the ledger of a cell with these keys. Two calls with one place are two processes at one ledger; a place
 	// that was not named before is empty.
 	Open func(t *testing.T, place, cell string, keys *suppression.Keys) (suppression.Ledger, error)
-	// Fences says that the ledger has fences. A ledger that shares a transaction with its rows needs none.
-	Fences bool
 	// Stored answers everything that is stored at a place, to be searched for plaintext; nil where it can't be had.
 	Stored func(t *testing.T, place string) string
 	// Slow is set for a ledger behind an emulator.
@@ -375,12 +373,10 @@ func testGeneration(t *testing.T, b *bench) {
 		t.Fatal(err)
 	}
 	grown(true, "after a derived record")
-	if b.h.Fences {
-		if err := b.Fence(bounded(t), "a2", []subject.Subject{person(t, "alice")}, time.Now().Add(time.Minute)); err != nil {
-			t.Fatal(err)
-		}
-		grown(true, "after a fence")
+	if err := b.Fence(bounded(t), "a2", []subject.Subject{person(t, "alice")}, time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
 	}
+	grown(true, "after a fence")
 }
 
 func person(t fataler, identity string) subject.Subject {
@@ -393,9 +389,6 @@ func person(t fataler, identity string) subject.Subject {
 }
 
 func testFences(t *testing.T, b *bench) {
-	if !b.h.Fences {
-		t.Skip("a ledger in one transaction with its rows has no fences")
-	}
 	second := b.open(t, "ingest", b.keys)
 	of := func(tenant string, identities ...string) subject.Record {
 		return subject.Record{Source: src(t, tenant, "crm", "1"), Identities: identities}
@@ -497,10 +490,8 @@ func testSealed(t *testing.T, b *bench) {
 	e := entry(s, "a1", "a-reference")
 	e.Reason = "the-reason-why"
 	b.record(t, 1, e)
-	if b.h.Fences {
-		if err := b.Fence(bounded(t), "a2", []subject.Subject{person(t, "alice.sealed")}, time.Now().Add(time.Minute)); err != nil {
-			t.Fatal(err)
-		}
+	if err := b.Fence(bounded(t), "a2", []subject.Subject{person(t, "alice.sealed")}, time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
 	}
 	stored := b.h.Stored(t, b.place)
 	if stored == "" {
