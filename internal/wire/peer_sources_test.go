@@ -17,6 +17,7 @@ func TestSourcesOfAPeerAreReadWholeOrMarked(t *testing.T) {
 		`null`: {}, `[]`: {Given: true},
 		`[{"source":"crm","source_ref":"a"},{"source_ref":"b","source":"erp","since":1}]`: {Given: true, Listed: []Source{{"crm", "a"}, {"erp", "b"}}},
 		`[{"source":"crm","source_ref":"a"},null]`:                                        {Given: true, Malformed: true, Listed: []Source{{"crm", "a"}}},
+		`[null,{"source":"crm"},{"source":"crm","source_ref":"a"}]`:                       {Given: true, Malformed: true, Listed: []Source{{"crm", ""}, {"crm", "a"}}},
 		`[["crm","a"]]`:                     {Given: true, Malformed: true},
 		`[{"source":"crm"}]`:                {Given: true, Malformed: true, Listed: []Source{{"crm", ""}}},
 		`[{"source":7,"source_ref":"a"}]`:   {Given: true, Malformed: true, Listed: []Source{{"", "a"}}},
