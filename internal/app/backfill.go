@@ -127,6 +127,9 @@ func parseBackfill(text string) (asked wire.BackfillRequest, err error) {
 	if asked.Table == "" || asked.SourceColumn == "" || asked.RefColumn == "" || asked.ErasedAtColumn == "" || (asked.TenantID == "") == (asked.TenantColumn == "") {
 		return asked, errors.New("give table, source, ref, erased_at, and one of tenant and tenant_column")
 	}
+	if asked.TenantID != "" {
+		return asked, subject.CheckTenant(asked.TenantID) //nolint:wrapcheck // it says all
+	}
 	return asked, nil
 }
 

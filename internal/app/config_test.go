@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"recount/internal/wire"
 )
 
 // environment sets exactly these variables of ours.
@@ -112,5 +114,105 @@ func TestEveryVariableIsInTheReadme(t *testing.T) {
 		if !strings.Contains(string(readme), "`"+name+"`") {
 			t.Errorf("%s is not in the README's table", name)
 		}
+	}
+}
+
+// served is a configuration of a cell behind tokens, without a fault.
+func served(with ...string) map[string]string {
+	set := map[string]string{
+		"AUTH_MODE": "idtoken", "CELL": "ingest", "AUTH_AUDIENCE": "https://ingest.example.com", "ALLOWED_CALLER_SA": "a@p.iam.gserviceaccount.com",
+		"INTENT_SUBJECT_SALT": "a salt of many bytes", "SUPPRESSION_KEY": "a suppression secret", "INTENT_INGEST_URL": "https://ingest.example.com",
+		"INTENT_GRAPH_URL": "https://graph.example.com", "INTENT_CAUSAL_URL": "https://causal.example.com",
+	}
+	for i := 0; i+1 < len(with); i += 2 {
+		set[with[i]] = with[i+1]
+	}
+	return set
+}
+
+func TestASuppressionKeyIsRequiredAndLong(t *testing.T) {
+	for key, fine := range map[string]bool{
+		"": false, "hush": false, "fifteen bytes !": false, "hush,a suppression secret": false, "a suppression secret,hush": false,
+		"a suppression secret,": false, "a suppression secret,a suppression secret": false,
+		"sixteen bytes ok": true, "a suppression secret": true, "the next suppression secret,a suppression secret": true,
+		"the next suppression secret, a suppression secret": true,
+	} {
+		environment(t, served("SUPPRESSION_KEY", key))
+		cell, cellErr := LoadCell()
+		_, coordinatorErr := LoadCoordinator()
+		for _, err := range []error{cellErr, coordinatorErr} {
+			switch {
+			case fine && err != nil:
+				t.Errorf("%q: %v", key, err)
+			case !fine && (err == nil || strings.Count(err.Error(), "\n") != 1 || !strings.Contains(err.Error(), "\n  SUPPRESSION_KEY: ")):
+				t.Errorf("%q: not its one fault: %v", key, err)
+			case !fine && (strings.Contains(err.Error(), "hush") || strings.Contains(err.Error(), "a suppression secret")):
+				t.Errorf("a secret is quoted: %v", err)
+			}
+		}
+		if fine && cell.suppression.Width() != 1+strings.Count(key, ",") {
+			t.Errorf("%q: %d secrets", key, cell.suppression.Width())
+		}
+	}
+}
+
+func TestTheFirstOfTheSuppressionKeysIsTheCurrentOne(t *testing.T) {
+	current := func(key string) []string {
+		environment(t, served("SUPPRESSION_KEY", key))
+		c, err := LoadCell()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.suppression.IDs()
+	}
+	older, newer := current("a suppression secret"), current("the next suppression secret")
+	if got := current("the next suppression secret,a suppression secret"); !slices.Equal(got, slices.Concat(newer, older)) {
+		t.Errorf("%v of %v and %v", got, newer, older)
+	}
+}
+
+func TestOnlyWithoutAuthenticationASuppressionKeyIsPublished(t *testing.T) {
+	environment(t, map[string]string{"AUTH_MODE": "off", "CELL": "ingest"})
+	if c, err := LoadCell(); err != nil || c.suppression.Width() != 1 {
+		t.Errorf("%v", err)
+	}
+	environment(t, map[string]string{"AUTH_MODE": "off", "CELL": "ingest", "SUPPRESSION_KEY": "hush"})
+	if _, err := LoadCell(); err == nil || !strings.Contains(err.Error(), "SUPPRESSION_KEY: ") || strings.Contains(err.Error(), "hush") {
+		t.Errorf("a short one: %v", err)
+	}
+}
+
+func TestAFaultOfABackfillIsNamedBeforeAnythingIsServed(t *testing.T) {
+	const table = "table=erased,source=source,ref=source_ref,erased_at=erased_at"
+	for text, fine := range map[string]bool{
+		table + ",tenant=acme": true, table + ",tenant_column=tenant": true, table + ",tenant=acme,reason=why,store=events": true,
+		" table = erased": false, table: false, table + ",tenant=acme,tenant_column=tenant": false, table + ",tenant=": false,
+		table + ",tenant=acme,": false, table + ",tenant=acme,colour=red": false, table + ",tenant=acme,tenant=globex": false,
+		table + ",tenant=acme,cursor=s1.7": false, table + ",tenant=ACME": false, table + ",tenant": false,
+		"source=source,ref=source_ref,erased_at=erased_at,tenant=acme": false, "table=erased,ref=source_ref,erased_at=erased_at,tenant=acme": false,
+		"table=erased,source=source,erased_at=erased_at,tenant=acme": false, "table=erased,source=source,ref=source_ref,tenant=acme": false,
+	} {
+		environment(t, served("SUPPRESSION_BACKFILL", text))
+		_, err := LoadCell()
+		if fine && err != nil || !fine && (err == nil || !strings.Contains(err.Error(), "\n  SUPPRESSION_BACKFILL: ")) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	environment(t, served("SUPPRESSION_KEY", "hush", "SUPPRESSION_BACKFILL", "colour=red"))
+	if _, err := LoadCell(); err == nil || !strings.Contains(err.Error(), "SUPPRESSION_KEY: ") || !strings.Contains(err.Error(), "SUPPRESSION_BACKFILL: ") {
+		t.Errorf("not both at once: %v", err)
+	}
+}
+
+func TestABackfillIsReadAsItIsWritten(t *testing.T) {
+	environment(t, served("SUPPRESSION_BACKFILL", "table=t, source=s, ref=r, erased_at=e, reason=w, store=o, tenant_column=c"))
+	c, err := LoadCell()
+	want := wire.BackfillRequest{Table: "t", SourceColumn: "s", RefColumn: "r", ErasedAtColumn: "e", ReasonColumn: "w", Store: "o", TenantColumn: "c"}
+	if err != nil || c.backfill == nil || *c.backfill != want {
+		t.Errorf("%+v, %v", c.backfill, err)
+	}
+	environment(t, served())
+	if c, err := LoadCell(); err != nil || c.backfill != nil {
+		t.Errorf("without one: %+v, %v", c.backfill, err)
 	}
 }

@@ -261,6 +261,9 @@ func (s *PeerSources) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 		if err := json.UnmarshalDecode(dec, &one); err != nil {
 			return err //nolint:wrapcheck // as above
 		}
+		if hasCaseVariant(one.Others, sourceFields) {
+			return errCaseVariant
+		}
 		s.Malformed = s.Malformed || one.Source == "" || one.SourceRef == ""
 		s.Listed = append(s.Listed, Source{Source: string(one.Source), SourceRef: string(one.SourceRef)})
 	}
@@ -325,6 +328,7 @@ var (
 	receiptFields  = fieldsOf[PeerReceipt]()
 	batchFields    = fieldsOf[PeerBatch]()
 	allowedFields  = fieldsOf[PeerAllowed]("cells")
+	sourceFields   = fieldsOf[Source]()
 )
 
 // fieldsOf lists the JSON names of a type, and those of the contract that it doesn't read.
