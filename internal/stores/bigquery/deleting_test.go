@@ -297,7 +297,7 @@ func TestACountThatCannotBeTrustedIsAnError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, impatient(time.Second))
+			w := newWorld(t, impatient(4*time.Second))
 			tab := w.events()
 			c.fault.Kind = "select"
 			w.server.Inject(c.fault)
