@@ -2,7 +2,6 @@ package verify
 
 import (
 	"bufio"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -23,46 +22,55 @@ type Report struct {
 	ByPhase  map[string]int64 // the same by phase
 }
 
-// Ledger reads a ledger of any size and judges it against a signed checkpoint. It keeps a bounded part of it in memory. The
-// error is a *Refusal, or that of the reader, wrapped.
+// Ledger reads a ledger of any size and judges it against a signed checkpoint. It keeps a bounded part of it in memory, and
+// hashes in a goroutine of its own, which has ended when it returns. The error is a *Refusal, or that of the reader, wrapped.
 func Ledger(lines io.Reader, checkpoint []byte, keys Keys) (Report, error) {
 	signed, err := keys.checkpoint(checkpoint)
 	if err != nil {
 		return Report{}, err
 	}
-	tree, methods, phases := &compactRange{}, tally{}, tally{}
-	leaf := make([]byte, 1, 1+maxLine) // 0x00 and the line
-	in := bufio.NewReaderSize(lines, 1<<20)
-	torn := false
+	h, methods, phases := startHasher(signed), tally{}, tally{}
+	entries, torn, fault := readRecords(lines, func(line []byte, r *record) bool {
+		methods.add(r.method)
+		phases.add(r.phase)
+		return h.add(line)
+	})
+	// What is wrong with an earlier line comes first: the hasher has seen none behind the faulty one.
+	switch held := h.finish(); {
+	case !held:
+		return Report{}, refuse(ReasonTampered, "The lines don't have the root that the checkpoint signs: one was changed, or the checkpoint is of another ledger.")
+	case fault != nil:
+		return Report{}, fault
+	case entries < signed.size:
+		return Report{}, refuse(ReasonTruncated, fmt.Sprintf("There are %d lines, and the checkpoint covers %d: some were cut off.", entries, signed.size))
+	}
+	return Report{Entries: entries, Covered: signed.size, Torn: torn, ByMethod: methods.counts(), ByPhase: phases.counts()}, nil
+}
+
+// readRecords yields every complete line and what it holds, without its end, until yield answers false. It answers how many
+// these were, and whether something without an end follows.
+func readRecords(lines io.Reader, yield func(line []byte, r *record) bool) (entries int64, torn bool, err error) {
+	in, scan := bufio.NewReaderSize(lines, 1<<20), &scanner{}
 	for {
 		line, err := in.ReadSlice('\n')
-		if len(line) > maxLine+1 {
-			return Report{}, refuse(ReasonMalformed, fmt.Sprintf("Line %d is longer than a line can be.", tree.size+1))
-		}
-		if errors.Is(err, io.EOF) {
-			torn = len(line) > 0
-			break
-		}
-		if err != nil {
-			return Report{}, fmt.Errorf("reading line %d of the ledger: %w", tree.size+1, err)
+		switch {
+		case len(line) > maxLine+1:
+			return entries, false, refuse(ReasonMalformed, fmt.Sprintf("Line %d is longer than a line can be.", entries+1))
+		case errors.Is(err, io.EOF):
+			return entries, len(line) > 0, nil
+		case err != nil:
+			return entries, false, fmt.Errorf("reading line %d of the ledger: %w", entries+1, err)
 		}
 		line = line[:len(line)-1]
-		entry, ok := parseRecord(line)
+		r, ok := scan.record(line)
 		if !ok {
-			return Report{}, refuse(ReasonMalformed, fmt.Sprintf("Line %d is no record.", tree.size+1))
+			return entries, false, refuse(ReasonMalformed, fmt.Sprintf("Line %d is no record.", entries+1))
 		}
-		leaf = append(leaf[:1], line...)
-		tree.add(sha256.Sum256(leaf))
-		if tree.size == signed.size && tree.root() != signed.root {
-			return Report{}, refuse(ReasonTampered, "The lines don't have the root that the checkpoint signs: one was changed, or the checkpoint is of another ledger.")
+		entries++
+		if !yield(line, r) {
+			return entries, false, nil
 		}
-		methods.add(entry.method)
-		phases.add(entry.phase)
 	}
-	if tree.size < signed.size {
-		return Report{}, refuse(ReasonTruncated, fmt.Sprintf("There are %d lines, and the checkpoint covers %d: some were cut off.", tree.size, signed.size))
-	}
-	return Report{Entries: tree.size, Covered: signed.size, Torn: torn, ByMethod: methods.counts(), ByPhase: phases.counts()}, nil
 }
 
 // tally counts words without making one anew each time.

@@ -176,8 +176,8 @@ func TestTheScannerTakesNothingThatTheStrictParserRefusesOrReadsElse(t *testing.
 // agree compares the two parsers of a line.
 func agree(t *testing.T, line []byte) {
 	t.Helper()
-	fast := scanner{line: line}
-	if !fast.object(0) || fast.at != len(line) {
+	fast := scanner{}
+	if !fast.scan(line) {
 		return
 	}
 	strict, ok := parseRecordStrictly(line)
@@ -210,5 +210,29 @@ func TestWhatIsCountedStaysBounded(t *testing.T) {
 	}
 	if counts := counted.counts(); len(counts) != maxKinds+1 || counts[other] != 1000-maxKinds {
 		t.Errorf("%d kinds, %d others", len(counts), counts[other])
+	}
+}
+
+func TestTheEndOfAPlainStringIsFoundWhereverItIs(t *testing.T) {
+	for b := range 256 {
+		plain := b >= 0x20 && b < 0x80 && b != '"' && b != '\\'
+		for at := range 20 {
+			for _, behind := range []string{"", "\x00", `"`, "\xff!", "!#[]\x7f ~"} {
+				line := []byte(strings.Repeat("a#!]~ ", 4)[:at] + string([]byte{byte(b)}) + behind)
+				want := at
+				if plain {
+					want++
+					for _, c := range []byte(behind) {
+						if c < 0x20 || c >= 0x80 || c == '"' {
+							break
+						}
+						want++
+					}
+				}
+				if got := endOfPlain(line, 0); got != want {
+					t.Fatalf("%q ends at %d, not %d", line, got, want)
+				}
+			}
+		}
 	}
 }
