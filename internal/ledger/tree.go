@@ -27,7 +27,7 @@ func (e *Edge) Add(line []byte) []tlog.Hash {
 	return stored
 }
 
-// Head is the tree over what was added. The root of no entries is all zero, as tlog's is.
+// Head is the tree over what was added. The root of no entries is all zero.
 func (e *Edge) Head() Head {
 	if e.Size == 0 {
 		return Head{}

@@ -1,0 +1,136 @@
+package erasure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
+
+	"recount/internal/notify"
+	"recount/internal/wire"
+)
+
+// The kinds of callbacks.
+const (
+	kindState     = "state"     // of our own API, thin
+	kindRecipient = "recipient" // Art. 19
+	kindOpenDSR   = "opendsr"
+)
+
+// delivery is one callback that is due until it was taken, or given up.
+type delivery struct {
+	ID        string    `json:"id"`
+	Kind      string    `json:"kind"`
+	URL       string    `json:"url"`
+	Body      []byte    `json:"body"`
+	Since     time.Time `json:"since"`
+	Next      time.Time `json:"next"`
+	Attempts  int       `json:"attempts"`
+	Done      bool      `json:"done"`
+	Recipient int       `json:"recipient,omitzero"` // of kindRecipient: which one
+}
+
+func (r *request) enqueue(kind, url string, body any, now time.Time, recipient int) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return // thin payloads of ours always encode
+	}
+	r.Outbox = append(r.Outbox, delivery{ID: "msg_" + uuid.NewString(), Kind: kind, URL: url, Body: text, Since: now, Next: now, Recipient: recipient})
+}
+
+// tell puts the callbacks of a change of state into the request's outbox, which is kept with the change.
+func (s *Service) tell(r *request, now time.Time) {
+	if r.Callback != "" {
+		r.enqueue(kindState, r.Callback, wire.Callback{
+			Type: "erasure.state", Timestamp: now, Data: wire.CallbackData{RequestID: r.ID, State: r.State},
+		}, now, 0)
+	}
+	if r.DSR != nil {
+		s.tellOpenDSR(r, now)
+	}
+}
+
+// tellRecipients informs those to whom the data was disclosed (Art. 19).
+func (s *Service) tellRecipients(r *request, now time.Time) {
+	for i, to := range r.Recipients {
+		if to.Callback != "" {
+			r.enqueue(kindRecipient, to.Callback, wire.Callback{
+				Type: "erasure.recipient", Timestamp: now, Data: wire.CallbackData{RequestID: r.ID, State: r.State},
+			}, now, i)
+		}
+	}
+}
+
+// deliver sends what is due of the outbox. What isn't taken is tried again over days, under the same id.
+func (d *drive) deliver(ctx context.Context) error {
+	r, err := d.load(ctx, d.id)
+	if err != nil {
+		return err
+	}
+	for _, due := range r.Outbox {
+		if due.Done || due.Next.After(d.Now()) {
+			continue
+		}
+		failure := d.post(ctx, due)
+		if _, err := d.save(context.WithoutCancel(ctx), func(r *request) error {
+			r.delivered(due, failure, d.Now().UTC())
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *drive) post(ctx context.Context, due delivery) error {
+	var header http.Header
+	if due.Kind == kindOpenDSR {
+		header = d.OpenDSR.Sign(due.ID, d.Now(), due.Body)
+	} else {
+		header = d.Callback.Sign(due.ID, d.Now(), due.Body)
+	}
+	header.Set("Content-Type", "application/json")
+	if _, err := d.Poster.Post(ctx, due.URL, header, due.Body); err != nil {
+		return fmt.Errorf("a callback: %w", err)
+	}
+	return nil
+}
+
+// delivered writes down what came of a callback.
+func (r *request) delivered(sent delivery, failure error, now time.Time) {
+	for i := range r.Outbox {
+		o := &r.Outbox[i]
+		if o.ID != sent.ID {
+			continue
+		}
+		o.Attempts++
+		var refused *notify.DeliveryError
+		next, more := notify.Next(o.Attempts, o.Since, now)
+		switch {
+		case failure == nil:
+			o.Done = true
+			r.informed(o, "notified", "", now)
+		case !more || errors.As(failure, &refused) && !refused.Retryable:
+			o.Done = true
+			r.note(now, "recount", "callback_given_up", o.Kind)
+			r.informed(o, "impossible", "the recipient's endpoint did not take the notice", now)
+		default:
+			o.Next = next
+		}
+		if o.Done {
+			o.Body = nil
+		}
+		return
+	}
+}
+
+func (r *request) informed(o *delivery, status, reason string, now time.Time) {
+	if o.Kind == kindRecipient && o.Recipient < len(r.Recipients) {
+		to := &r.Recipients[o.Recipient]
+		to.Status, to.Reason, to.At = status, reason, &now
+	}
+}

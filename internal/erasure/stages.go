@@ -1,0 +1,303 @@
+package erasure
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"recount/internal/ledger"
+	"recount/internal/subject"
+	"recount/internal/wire"
+)
+
+// freezeFor is how long a freeze lasts without being prolonged: longer than the longest pause between two tries.
+const freezeFor = 2 * time.Hour
+
+// entryID names an entry by what it is about, so that the same one is never written twice.
+func entryID(id, stage, step string, n int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s|%s|%s|%d", id, stage, step, n))
+	return hex.EncodeToString(sum[:16])
+}
+
+// whom is everybody and everything that the request names.
+func (d *drive) whom(ctx context.Context, r *request) (people, sources []subject.Target, part sealedPart, err error) {
+	if part, err = d.opened(ctx, r); err != nil {
+		return nil, nil, part, err
+	}
+	people, sources, err = targets(r.TenantID, part.Descriptor, d.Salt)
+	return people, sources, part, err
+}
+
+// freeze holds back whoever writes for the people, in every cell that can be reached. A cell that can't be is no reason to
+// leave the others' rows where they are: it is frozen at the next try, before anything is deleted from it.
+func (d *drive) freeze(ctx context.Context, r *request) (result, error) {
+	people, _, _, err := d.whom(ctx, r)
+	if err != nil {
+		return result{}, err
+	}
+	if len(people) == 0 {
+		e, err := d.record(ctx, r, stageFreeze, stageNotApplicable, 0, nil)
+		return result{status: stageNotApplicable, detail: "no person is named, and a source is suppressed at once", entries: e}, err
+	}
+	before, err := d.record(ctx, r, stageFreeze, "intent", 0, nil)
+	if err != nil {
+		return result{}, err
+	}
+	failed := d.hold(ctx, r, people)
+	after, err := d.record(ctx, r, stageFreeze, "outcome", 0, func(rec *ledger.Record) { rec.Note = frozenNote(failed) })
+	return result{status: stageDone, detail: strings.Join(failed, ", "), entries: append(before, after...)}, err
+}
+
+func frozenNote(failed []string) string {
+	if len(failed) == 0 {
+		return "frozen"
+	}
+	return "frozen_in_part"
+}
+
+// hold raises the freeze, or prolongs it, and answers the cells where that failed.
+func (d *drive) hold(ctx context.Context, r *request, people []subject.Target) []string {
+	persons := make([]subject.Subject, len(people))
+	for i, t := range people {
+		persons[i] = t.Subject
+	}
+	return d.everywhere(func(cell Cell) error {
+		return cell.Freeze(ctx, uuid.NewString(), r.FreezeID, persons, d.Now().UTC().Add(freezeFor))
+	})
+}
+
+// thaw ends the freeze, and answers the cells where that failed: there it runs out by itself.
+func (d *drive) thaw(ctx context.Context, r *request) []string {
+	return d.everywhere(func(cell Cell) error { return cell.Thaw(ctx, uuid.NewString(), r.FreezeID, r.TenantID) })
+}
+
+// everywhere asks every cell at once, and answers those that failed, with the reason.
+func (d *drive) everywhere(ask func(Cell) error) (failed []string) {
+	faults := make([]error, len(d.Cells))
+	var wg sync.WaitGroup
+	for i, cell := range d.Cells {
+		wg.Go(func() { faults[i] = ask(cell) })
+	}
+	wg.Wait()
+	for i, err := range faults {
+		if err != nil {
+			failed = append(failed, d.Cells[i].Name()+": "+string(subject.ReasonOf(err)))
+		}
+	}
+	return failed
+}
+
+// enumerate writes the program of this attempt: where the rows are that are about to be deleted. It covers the cells that
+// answered for all their stores; from the others nothing is deleted in this attempt.
+func (d *drive) enumerate(ctx context.Context, r *request) (result, error) {
+	people, sources, _, err := d.whom(ctx, r)
+	if err != nil {
+		return result{}, err
+	}
+	if r.Attempts > 1 && len(people) > 0 {
+		d.hold(ctx, r, people) // what fails is tried again with the next attempt
+	}
+	found := d.survey(ctx, append(people, sources...), true, d.Cells)
+	if r.Attempts == 1 && (r.Preview == nil || d.drifted(r.Preview, found)) {
+		d.thaw(ctx, r)
+		return result{status: stageWaiting, undo: true, after: func(r *request) { d.reconsider(r, "drift", d.Now().UTC()) }}, nil
+	}
+	covered := found.covered(d.Cells)
+	body, err := program(found, covered)
+	if err != nil {
+		return result{}, err
+	}
+	id := entryID(r.ID, stageEnumerate, "outcome", r.Attempts*maxEpochs+int(d.epoch))
+	if err := d.Programs.Write(ctx, id, body); err != nil {
+		return result{}, fmt.Errorf("keeping a program: %w", err)
+	}
+	e, err := d.record(ctx, r, stageEnumerate, "outcome", r.Attempts*maxEpochs+int(d.epoch), func(rec *ledger.Record) {
+		rec.ProgramRef, rec.ProgramHash = "erasure-programs/"+id+".jsonl", ledger.Hash(body)
+	})
+	var missing []string
+	for _, cell := range d.Cells {
+		if !slices.Contains(covered, cell.Name()) {
+			missing = append(missing, cell.Name())
+		}
+	}
+	detail := ""
+	if len(missing) > 0 {
+		detail = "not enumerated, and left alone in this attempt: " + strings.Join(missing, ", ")
+	}
+	return result{status: stageDone, detail: detail, entries: e, after: func(r *request) {
+		r.Enumerated, r.Program = covered, id
+		d.counted(r, found)
+	}}, err
+}
+
+// maxEpochs keeps the numbers of attempts apart under any epoch.
+const maxEpochs = 1 << 20
+
+// covered are the cells that answered for every store.
+func (v survey) covered(cells []Cell) (names []string) {
+	for _, cell := range cells {
+		whole := false
+		for _, p := range v.places {
+			if p.Cell != cell.Name() {
+				continue
+			}
+			if _, counted := p.Count.Value(); !counted {
+				whole = false
+				break
+			}
+			whole = true
+		}
+		if whole {
+			names = append(names, cell.Name())
+		}
+	}
+	return names
+}
+
+// execute deletes what the program covers, by the cascade, and keeps what every store measured.
+func (d *drive) execute(ctx context.Context, r *request) (result, error) {
+	people, sources, _, err := d.whom(ctx, r)
+	if err != nil {
+		return result{}, err
+	}
+	n := r.Attempts*maxEpochs + int(d.epoch)
+	refer := func(rec *ledger.Record) { rec.ProgramRef = "erasure-programs/" + r.Program + ".jsonl" }
+	before, err := d.record(ctx, r, stageExecute, "intent", n, refer)
+	if err != nil {
+		return result{}, err
+	}
+	keep := d.keep(r)
+	requestID := uuid.NewString()
+	var receipts []subject.Receipt
+	for _, batch := range [][]subject.Target{people, sources} {
+		if len(batch) == 0 || len(r.Enumerated) == 0 {
+			continue
+		}
+		for i := range batch {
+			batch[i].Keep = keep
+		}
+		for i, erasure := range d.Eraser.EraseBatch(ctx, requestID, batch) {
+			receipts = append(receipts, erasure.Receipts...)
+			d.auditErase(r, requestID, batch[i], erasure.Receipts)
+		}
+	}
+	measured := outcomes(receipts, d.Now().UTC())
+	after, err := d.record(ctx, r, stageExecute, "outcome", n, func(rec *ledger.Record) {
+		refer(rec)
+		rec.RowsDeleted = map[string]int64{}
+		for _, o := range measured {
+			if deleted, ok := o.Deleted.Value(); ok {
+				rec.RowsDeleted[o.Cell+"/"+o.Store] = deleted
+			}
+		}
+	})
+	if err != nil {
+		return result{}, err
+	}
+	out := result{status: stageDone, entries: append(before, after...), after: func(r *request) { merge(r, measured) }}
+	merge(r, measured) // this copy, to judge
+	var open []string
+	for _, o := range r.Stores {
+		if o.Status != "erased" && o.Status != retained {
+			open = append(open, o.Cell+"/"+o.Store+" "+o.Status+" "+o.Detail)
+		}
+	}
+	if len(open) > 0 {
+		out.status, out.detail, out.wait = stagePending, strings.Join(open, "; "), waitFor(receipts)
+	}
+	return out, nil
+}
+
+// waitFor is how long the platform asks to be left alone, if all that is open is that.
+func waitFor(receipts []subject.Receipt) (wait time.Duration) {
+	for _, receipt := range receipts {
+		switch receipt.Status() {
+		case subject.Failed:
+			return 0
+		case subject.Pending:
+			wait = max(wait, receipt.RetryAfter())
+		}
+	}
+	return wait
+}
+
+// keep are the stores that this attempt leaves alone: those that are excluded, and every store of a cell that is not in
+// the program.
+func (d *drive) keep(r *request) []string {
+	var keep []string
+	for _, cell := range d.Cells {
+		name := cell.Name()
+		if !slices.Contains(r.Enumerated, name) || d.allExcluded(r, name) {
+			keep = append(keep, name+"/"+anyStore)
+			continue
+		}
+		for _, e := range r.Exclusions {
+			if strings.HasPrefix(e.Store, name+"/") {
+				keep = append(keep, e.Store)
+			}
+		}
+	}
+	return keep
+}
+
+func (d *drive) allExcluded(r *request, cell string) bool {
+	some := false
+	for _, o := range r.Stores {
+		if o.Cell == cell {
+			if some = true; o.Status != retained {
+				return false
+			}
+		}
+	}
+	return some
+}
+
+// verify counts everything once more, in every cell. What is found goes round again.
+func (d *drive) verify(ctx context.Context, r *request) (result, error) {
+	people, sources, _, err := d.whom(ctx, r)
+	if err != nil {
+		return result{}, err
+	}
+	found := d.survey(ctx, append(people, sources...), false, d.Cells)
+	now := d.Now().UTC()
+	out := result{status: stageDone, after: func(r *request) { recounted(r, found, now) }}
+	var hits, unknown []string
+	for _, p := range found.places {
+		n, counted := p.Count.Value()
+		switch {
+		case isExcluded(r, p.name()):
+		case !counted:
+			unknown = append(unknown, p.name()+" "+p.Detail)
+		case n > 0:
+			hits = append(hits, p.name())
+		}
+	}
+	if len(hits) > 0 || len(unknown) > 0 {
+		out.status, out.back = stagePending, len(hits) > 0
+		out.detail = strings.Join(append(hits, unknown...), "; ")
+		return out, nil
+	}
+	note := "pass1_zero"
+	if out.detail = "pass 1 counted 0 in every store; pass 2, the byte scan, is not_applicable"; r.Identifiers > 0 {
+		note = "pass1_zero_pass2_not_applicable"
+	}
+	out.entries, err = d.record(ctx, r, stageVerify, "outcome", 0, func(rec *ledger.Record) { rec.Note = note })
+	if err != nil {
+		return result{}, err
+	}
+	if failed := d.thaw(ctx, r); len(failed) > 0 {
+		out.detail += "; the freeze runs out by itself in " + strings.Join(failed, ", ")
+	}
+	return out, nil
+}
+
+func isExcluded(r *request, store string) bool {
+	return slices.ContainsFunc(r.Exclusions, func(e wire.Exclusion) bool { return e.Store == store })
+}
