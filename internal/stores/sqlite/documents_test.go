@@ -151,12 +151,12 @@ func explained(t *testing.T, path, query string) (plan []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	defer db.Close() //nolint:errcheck // a test's
 	rows, err := db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, make([]any, strings.Count(query, "?"))...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rows.Close()
+	defer rows.Close() //nolint:errcheck // a test's
 	for rows.Next() {
 		var id, parent, unused int
 		var detail string

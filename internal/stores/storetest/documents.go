@@ -158,8 +158,8 @@ func documentForm(t *testing.T, open func() stores.Documents) {
 			t.Errorf("delete %q: %v", id, err)
 		}
 	}
-	secret := "no-utf8-\xff"
-	if err := s.Create(t.Context(), stores.Document{ID: "d", Tenant: secret}); !errors.Is(err, stores.ErrDocumentForm) || strings.Contains(err.Error(), secret) {
+	broken := "no-utf8-\xff"
+	if err := s.Create(t.Context(), stores.Document{ID: "d", Tenant: broken}); !errors.Is(err, stores.ErrDocumentForm) || strings.Contains(err.Error(), broken) {
 		t.Errorf("a tenant that is no text: %v", err)
 	}
 	for _, cursor := range []string{"~", "A", "../x", "é"} {
