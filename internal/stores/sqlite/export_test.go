@@ -9,3 +9,11 @@ func EraseStatements(t *Table) map[string]string {
 		"held": "SELECT mac FROM " + ledgerTable + " WHERE mac IN (?1, ?2)", "unlink": s.sourced.unlinkSet,
 	}
 }
+
+// DocumentStatements are the statements about documents that must find their rows by an index.
+func DocumentStatements(d *Documents) map[string]string {
+	return map[string]string{
+		"get": d.sql.get, "exists": d.sql.exists, "update": d.sql.update, "delete": d.sql.remove, "list": d.sql.list, "awake": d.sql.awake,
+		"due": d.sql.countDue,
+	}
+}
