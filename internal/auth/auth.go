@@ -31,6 +31,9 @@ const (
 	Write
 	Erase
 	Allow
+	// Admin acts on erasure requests. No allow-list of callers can give it: principals have a list and an audience of
+	// their own.
+	Admin
 )
 
 // roleNames are the words of ALLOWED_CALLER_SA, in the order in which they are written.

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -249,12 +248,12 @@ func (s *Service) Certificate(ctx context.Context, by wire.Principal, id string)
 	if err != nil {
 		return wire.CertificateResponse{}, err
 	}
-	out := wire.CertificateResponse{Certificate: r.Certificate, Keys: slices.Clone(s.Signer.Verifiers())}
+	out := wire.CertificateResponse{Certificate: r.Certificate, Keys: s.Verifiers()}
 	if part, err := s.opened(ctx, r); err == nil {
 		out.Opening = part.Nonce
 	}
 	return out, nil
 }
 
-// Keys are the public keys that certificates and checkpoints verify with.
-func (s *Service) Keys() string { return strings.Join(s.Signer.Verifiers(), "\n") }
+// Verifiers are the public keys that certificates and checkpoints verify with, the newest first.
+func (s *Service) Verifiers() []string { return slices.Clone(s.Signer.Verifiers()) }

@@ -24,10 +24,12 @@ type Authenticator interface {
 	Authenticate(r *http.Request) (auth.Caller, error)
 }
 
-// Config is what the kernel needs. Every field but TraceProject is required.
+// Config is what the kernel needs. Every field but Admin and TraceProject is required.
 type Config struct {
 	Log   *zap.Logger
 	Auth  Authenticator
+	// Admin says who the principals of erasure requests are. Nil where there are none: nothing may need auth.Admin then.
+	Admin Authenticator
 	Meter Meter
 	// Rate is how many requests a second one caller may make, and the size of a burst.
 	Rate float64
@@ -186,7 +188,11 @@ func (a *API) admit(c *Call, op Operation) (release func(), err error) {
 			leave()
 		}
 	}()
-	if c.Caller, err = a.config.Auth.Authenticate(c.R); err != nil {
+	who := a.config.Auth
+	if op.Role == auth.Admin {
+		who = a.config.Admin
+	}
+	if c.Caller, err = who.Authenticate(c.R); err != nil {
 		c.refused = err.Error()
 		if !errors.Is(err, auth.ErrUnauthenticated) && !errors.Is(err, auth.ErrForbidden) {
 			err = Unavailable("tokens can not be checked now", err)

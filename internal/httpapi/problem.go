@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"recount/internal/auth"
+	"recount/internal/erasure"
 	"recount/internal/intake"
 	"recount/internal/subject"
 	"recount/internal/wire"
@@ -32,6 +33,7 @@ var (
 	kindUnknown     = kind{"unauthenticated", "A good token is needed", http.StatusUnauthorized}
 	kindForbidden   = kind{"forbidden", "The caller may not do this", http.StatusForbidden}
 	kindNotFound    = kind{"not-found", "There is no such resource", http.StatusNotFound}
+	kindRefused     = kind{"refused", "The request is refused", http.StatusConflict}
 	kindMethod      = kind{"method-not-allowed", "The resource does not take this method", http.StatusMethodNotAllowed}
 	kindTooLarge    = kind{"body-too-large", "The body is too large", http.StatusRequestEntityTooLarge}
 	kindMediaType   = kind{"unsupported-media-type", "The body has an unsupported media type", http.StatusUnsupportedMediaType}
@@ -84,10 +86,17 @@ func refusalOf(err error) *Refusal {
 		malformed *wire.MalformedError
 		tooLarge  *http.MaxBytesError
 		fault     *subject.Fault
+		refused   *erasure.RefusedError
 	)
 	switch {
 	case errors.As(err, &refusal):
 		return refusal
+	case errors.As(err, &refused) && refused.Invalid:
+		return Unprocessable(refused.Problem)
+	case errors.As(err, &refused):
+		return &Refusal{kind: kindRefused, detail: refused.Problem}
+	case errors.Is(err, erasure.ErrNotFound):
+		return NotFound()
 	case errors.As(err, &malformed):
 		return &Refusal{kind: kindBody, detail: malformed.Problem, cause: err}
 	case errors.As(err, &tooLarge):

@@ -254,6 +254,11 @@ type CertificateResponse struct {
 	Keys        []string `json:"keys"`             // that verify it
 }
 
+// KeysResponse is the answer of GET /admin/erasure/keys: what certificates and checkpoints verify with, the newest first.
+type KeysResponse struct {
+	Keys []string `json:"keys"`
+}
+
 // Report is the completion report.
 type Report struct {
 	RequestID      string            `json:"request_id"`
