@@ -176,7 +176,7 @@ func (l *ErasureLedger) stateOf(head, checkpoint *fs.DocumentSnapshot, known led
 		return state, ledger.ErrTruncated
 	}
 	var h erasureHead
-	if err := head.DataTo(&h); err != nil || h.Size < 0 || len(h.Roots) != bits.OnesCount64(uint64(h.Size))*tlog.HashSize { //nolint:gosec // not negative
+	if err := head.DataTo(&h); err != nil || h.Size < 0 || len(h.Roots) != bits.OnesCount64(uint64(h.Size))*tlog.HashSize {
 		return state, ledger.ErrTampered
 	}
 	state.edge = ledger.Edge{Size: h.Size, Roots: splitHashes(h.Roots)}

@@ -135,7 +135,7 @@ func (l *ErasureLedger) Scan(ctx context.Context, from int64, yield func(ledger.
 func (l *ErasureLedger) edgeAt(ctx context.Context, size int64) (ledger.Edge, error) {
 	var indexes []int64
 	for at, rest := int64(0), size; rest > 0; {
-		level := bits.Len64(uint64(rest)) - 1 //nolint:gosec // not negative
+		level := bits.Len64(uint64(rest)) - 1
 		indexes = append(indexes, tlog.StoredHashIndex(level, at>>level))
 		at, rest = at+1<<level, rest-1<<level
 	}

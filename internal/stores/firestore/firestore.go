@@ -5,7 +5,8 @@
 //
 // Single-field indexes on the tenant field and on every identity field, which Firestore makes by itself unless they were
 // exempted; no composite index. Queries are equalities only, so the built-in indexes are merged. A missing index stops
-// the start. Permissions: those of roles/datastore.user.
+// the start. Permissions: those of roles/datastore.user. Documents and the ledger of erasures need the single-field indexes
+// that Firestore makes on place, wake, open_due and entry_id; those on body, line and hashes may be exempted.
 //
 // # What it can't see
 //
