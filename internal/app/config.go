@@ -102,6 +102,7 @@ type CellConfig struct {
 // CoordinatorConfig is the configuration of cmd/coordinator.
 type CoordinatorConfig struct {
 	Service
+	Erasure
 	IngestURL      string        `env:"INTENT_INGEST_URL"`
 	GraphURL       string        `env:"INTENT_GRAPH_URL"`
 	CausalURL      string        `env:"INTENT_CAUSAL_URL"`
@@ -139,13 +140,14 @@ func LoadCell() (CellConfig, error) {
 // LoadCoordinator reads the environment of the coordinator and checks it whole.
 func LoadCoordinator() (CoordinatorConfig, error) {
 	c, err := env.ParseAs[CoordinatorConfig]()
-	faults := append(parseFaults(err, c), c.check()...)
+	faults := append(parseFaults(err, c), c.Service.check()...)
 	if c.StoreTimeout+c.StoreTimeout/4 >= c.PeerTimeout {
 		faults = append(faults, fmt.Errorf("CASCADE_PEER_TIMEOUT: %s must leave room for STORE_TIMEOUT (%s) and a quarter of it for the recount", c.PeerTimeout, c.StoreTimeout))
 	}
 	if c.PeerTimeout >= c.Timeout {
 		faults = append(faults, fmt.Errorf("CASCADE_TIMEOUT: %s must be longer than CASCADE_PEER_TIMEOUT (%s)", c.Timeout, c.PeerTimeout))
 	}
+	faults = append(faults, c.Erasure.check(&c.Service, c.Timeout)...)
 	c.peers, err = cascade.ParsePeers(cascade.PeerEnv{
 		IngestURL: c.IngestURL, GraphURL: c.GraphURL, CausalURL: c.CausalURL, Extra: c.ExtraPeers, ExpectedStores: c.ExpectedStores,
 	}, coordinatorCell)

@@ -7,6 +7,8 @@ import (
 	"recount/internal/auth"
 	"recount/internal/cascade"
 	"recount/internal/cell"
+	"recount/internal/erasure"
+	"recount/internal/httpapi"
 	"recount/internal/obs"
 	"recount/internal/subject"
 	"recount/internal/wire"
@@ -19,6 +21,20 @@ type coordinator struct {
 	flights subject.Flights
 	peers   []*cascade.Peer
 	obs     *obs.Metrics
+
+	requests *erasure.Service // nil where erasure requests are not configured
+	admin    httpapi.Authenticator
+}
+
+// ready reports what can't answer now: the local cell, or the ledger of erasures.
+func (c *coordinator) ready(ctx context.Context) error {
+	if err := c.local.Ready(ctx); err != nil {
+		return err
+	}
+	if err := c.requests.Ledger.Ready(ctx); err != nil {
+		return &subject.Fault{Reason: subject.ReasonErasureLedger, Cause: err}
+	}
+	return nil
 }
 
 func newCoordinator(r *running, c CoordinatorConfig, local *cell.Cell) *coordinator {

@@ -17,6 +17,7 @@ import (
 	"recount/internal/audit"
 	"recount/internal/cell"
 	"recount/internal/httpapi"
+	"recount/internal/httpapi/erasureapi"
 	"recount/internal/httpapi/intakeapi"
 	"recount/internal/httpapi/opsapi"
 	"recount/internal/httpapi/subjectapi"
@@ -58,7 +59,7 @@ func RunCell(ctx context.Context, c CellConfig, logTo io.Writer) error {
 		name = c.owner.Cell
 		open = func(ctx context.Context) (*assembly, error) { return owners(ctx, &c.Service, c.owner) }
 	}
-	return r.run(ctx, name, open, nil)
+	return r.run(ctx, name, open, nil, nil)
 }
 
 // RunCoordinator runs the scoring cell and the cascade until ctx ends.
@@ -73,7 +74,7 @@ func RunCoordinator(ctx context.Context, c CoordinatorConfig, logTo io.Writer) e
 		}
 		return embedded(ctx, &c.Service, coordinatorCell)
 	}
-	return r.run(ctx, coordinatorCell, open, func(local *cell.Cell) *coordinator { return newCoordinator(r, c, local) })
+	return r.run(ctx, coordinatorCell, open, func(local *cell.Cell) *coordinator { return newCoordinator(r, c, local) }, &c.Erasure)
 }
 
 // running is one service from its configuration to its end.
@@ -94,7 +95,7 @@ func newRunning(s *Service, logTo io.Writer) (*running, error) {
 	return &running{Service: s, log: log, life: httpapi.NewLife(), metrics: prometheus.NewRegistry()}, nil
 }
 
-func (r *running) run(ctx context.Context, name string, open func(context.Context) (*assembly, error), coordinate func(*cell.Cell) *coordinator) (err error) {
+func (r *running) run(ctx context.Context, name string, open func(context.Context) (*assembly, error), coordinate func(*cell.Cell) *coordinator, e *Erasure) (err error) {
 	r.obs = obs.NewMetrics(r.metrics, name, version())
 	if r.auth, err = r.authenticator(ctx); err != nil {
 		return err
@@ -125,6 +126,17 @@ func (r *running) run(ctx context.Context, name string, open func(context.Contex
 	if coordinate != nil {
 		coordinating = coordinate(local)
 	}
+	if coordinating != nil && e.enabled {
+		q, opening := r.openRequests(ctx, e)
+		defer func() { err = errors.Join(err, q.closeAll()) }()
+		if opening != nil {
+			return opening
+		}
+		if coordinating.admin, err = r.adminAuthenticator(ctx, e); err != nil {
+			return err
+		}
+		coordinating.requests = r.newErasures(e, q, coordinating, recorder)
+	}
 	sites, err := r.sites(ctx, listener, local, a, coordinating, recorder)
 	if err != nil {
 		return err
@@ -143,8 +155,16 @@ func (r *running) run(ctx context.Context, name string, open func(context.Contex
 		}
 		kept <- err
 	}()
+	driven := make(chan struct{})
+	go func() {
+		defer close(driven)
+		if coordinating != nil && coordinating.requests != nil {
+			coordinating.requests.Run(ctx)
+		}
+	}()
 	err = r.life.Serve(ctx, r.log, sites...)
 	cancel()
+	<-driven
 	return errors.Join(err, <-kept)
 }
 
@@ -203,8 +223,12 @@ func innermost(err error) error {
 
 // sites are what is listened to: the API, and the metrics where they have a listener of their own.
 func (r *running) sites(ctx context.Context, listener net.Listener, local *cell.Cell, a *assembly, c *coordinator, recorder *audit.Recorder) ([]httpapi.Site, error) {
+	var admin httpapi.Authenticator
+	if c != nil {
+		admin = c.admin
+	}
 	api := httpapi.New(httpapi.Config{
-		Log: r.log, Auth: r.auth, Meter: httpapi.NewMetrics(r.metrics), Rate: r.RateLimit, MaxInFlight: r.MaxInFlight, TraceProject: r.GCPProject,
+		Log: r.log, Auth: r.auth, Admin: admin, Meter: httpapi.NewMetrics(r.metrics), Rate: r.RateLimit, MaxInFlight: r.MaxInFlight, TraceProject: r.GCPProject,
 	})
 	surface := subjectapi.Surface{Cell: local, Audit: recorder}
 	health := local.Health
@@ -221,11 +245,16 @@ func (r *running) sites(ctx context.Context, listener net.Listener, local *cell.
 		ledger.Allower = c
 	}
 	suppressionapi.Mount(api, ledger)
+	ready := local.Ready
+	if c != nil && c.requests != nil {
+		erasureapi.Mount(api, c.requests)
+		ready = c.ready
+	}
 	for _, in := range local.Intakes() {
 		intakeapi.Mount(api, intakeapi.Endpoint{Path: in.Kind.Path, Intake: in, Serving: local.Serving})
 	}
 	metrics := promhttp.HandlerFor(r.metrics, promhttp.HandlerOpts{})
-	ops := opsapi.Surface{Health: health, Ready: local.Ready, Stopping: r.life.Stopping, Metrics: metrics, Coverage: local.Coverage, PurgeJournal: a.purge}
+	ops := opsapi.Surface{Health: health, Ready: ready, Stopping: r.life.Stopping, Metrics: metrics, Coverage: local.Coverage, PurgeJournal: a.purge}
 	sites := []httpapi.Site{{Listener: listener, Handler: api}}
 	if r.MetricsAddr != "" {
 		own, err := (&net.ListenConfig{}).Listen(ctx, "tcp", r.MetricsAddr)

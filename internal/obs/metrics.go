@@ -34,6 +34,10 @@ type Metrics struct {
 	auditFailed  prometheus.Counter
 	auditDropped prometheus.Counter
 	unreadable   prometheus.Counter
+	ended        *prometheus.CounterVec
+	overdue      prometheus.Gauge
+	dueSoon      prometheus.Gauge
+	failed       *prometheus.CounterVec
 
 	mu     sync.Mutex
 	stores map[[2]string]bool // told apart, by cell and store
@@ -62,12 +66,17 @@ func NewMetrics(to prometheus.Registerer, cell, version string) *Metrics {
 			Name: "recount_suppression_unreadable_total", Help: "Records that were skipped because the suppression ledger could not be read.",
 		}),
 	}
+	m.ended = counter("recount_requests_ended_total", "Erasure requests that came to an end, by state: stage_failed wants somebody to look.", "state")
+	m.failed = counter("recount_request_errors_total", "Errors of the coordinator's own that kept erasure requests from going on, by step.", "step")
+	m.overdue = prometheus.NewGauge(prometheus.GaugeOpts{Name: "recount_requests_overdue", Help: "Open erasure requests past the time limit of Art. 12(3)."})
+	m.dueSoon = prometheus.NewGauge(prometheus.GaugeOpts{Name: "recount_requests_due_soon", Help: "Open erasure requests whose time limit is within a week."})
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "recount_build_info", Help: "1, with the version of the service.",
 		ConstLabels: prometheus.Labels{"cell": cell, "version": version, "go_version": runtime.Version()},
 	})
 	build.Set(1)
 	to.MustRegister(m.receipts, m.erase, m.inFlight, m.peerFailures, m.peerRetries, m.storeErrors, m.records, m.auditFailed, m.auditDropped, m.unreadable,
+		m.ended, m.failed, m.overdue, m.dueSoon,
 		build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -126,6 +135,18 @@ func (m *Metrics) Recorded(endpoint, outcome string, n int) {
 
 // LedgerUnreadable counts records that were skipped because nobody could say whether they were erased.
 func (m *Metrics) LedgerUnreadable(records int) { m.unreadable.Add(float64(records)) }
+
+// RequestEnded counts an erasure request that came to an end.
+func (m *Metrics) RequestEnded(state string) { m.ended.WithLabelValues(state).Inc() }
+
+// RequestsDue says how many open requests are overdue, and how many are due within a week.
+func (m *Metrics) RequestsDue(overdue, soon int64) {
+	m.overdue.Set(float64(overdue))
+	m.dueSoon.Set(float64(soon))
+}
+
+// RequestFailed counts an error that kept a request from going on.
+func (m *Metrics) RequestFailed(step string) { m.failed.WithLabelValues(step).Inc() }
 
 // AuditFailed counts an insert that failed.
 func (m *Metrics) AuditFailed() { m.auditFailed.Inc() }

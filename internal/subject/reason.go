@@ -42,6 +42,7 @@ const (
 	ReasonSourceInvalid    Reason = "source_invalid"     // a row's source is none that the ledger can hold
 	ReasonSourcesOpen      Reason = "sources_open"       // new derived items kept turning up: not all could be followed
 	ReasonFenced           Reason = "fenced"             // a write: somebody it names is being erased, try again
+	ReasonErasureLedger    Reason = "erasure_ledger"     // the ledger of erasure requests can't be appended to
 	ReasonReadFailed       Reason = "read_failed"        // access: the rows could not be read
 	ReasonUnreadable       Reason = "store_unreadable"   // access: the store can count and delete, but not show
 	ReasonNothingVerified  Reason = "nothing_verified"   // no receipts at all
@@ -82,7 +83,7 @@ var vocabulary = []Reason{
 	ReasonRecountFailed, ReasonRowsRemain, ReasonNegativeCount, ReasonPanic, ReasonTimeout, ReasonCancelled, ReasonShuttingDown,
 	ReasonCheckpointBusy, ReasonResidue, ReasonStoreLocked, ReasonStoreFull, ReasonStoreReadOnly, ReasonTooManyVariables,
 	ReasonNotFound, ReasonAccessDenied, ReasonUnsupported, ReasonNoLease, ReasonRetention,
-	ReasonSuppression, ReasonSourceInvalid, ReasonSourcesOpen, ReasonFenced, ReasonReadFailed, ReasonUnreadable, ReasonNothingVerified, ReasonNoReason, ReasonUnknown,
+	ReasonSuppression, ReasonSourceInvalid, ReasonSourcesOpen, ReasonFenced, ReasonErasureLedger, ReasonReadFailed, ReasonUnreadable, ReasonNothingVerified, ReasonNoReason, ReasonUnknown,
 	ReasonPeerURLUnset, ReasonPeerUnreachable, ReasonPeerTimeout, ReasonPeerUnavailable, ReasonPeerUnauthorised, ReasonPeerRedirected,
 	ReasonPeerHTTPStatus, ReasonPeerNotJSON, ReasonPeerTooLarge, ReasonPeerNoReceipts, ReasonPeerMismatch, ReasonPeerWrongRequest,
 	ReasonPeerWrongSubject, ReasonPeerWrongTenant, ReasonPeerWrongOp, ReasonPeerWrongCell, ReasonPeerStoreMissing,
