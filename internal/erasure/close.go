@@ -74,7 +74,14 @@ func (d *drive) close(ctx context.Context, r *request) (result, error) {
 			return result{}, err
 		}
 	}
+	var said struct {
+		Commitment string `json:"commitment"`
+	}
+	if err := json.Unmarshal([]byte(r.Statement), &said); err != nil {
+		return result{}, fmt.Errorf("reading a statement: %w", err)
+	}
 	entries, err := d.record(ctx, r, stageClose, "outcome", 0, func(rec *ledger.Record) {
+		rec.SubjectID, rec.RequestDigest = said.Commitment, "" // the entry goes out with the certificate, which does not say who
 		rec.ProgramRef, rec.ProgramHash, rec.Note = "certificates/"+r.ID, ledger.Hash([]byte(r.Statement)), outcome(r)
 		rec.RowsDeleted = map[string]int64{}
 		for _, o := range r.Stores {
