@@ -1,0 +1,364 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"recount/internal/ledger"
+	"recount/internal/verify"
+	"recount/internal/wire"
+)
+
+// admin is a call of a principal.
+func (w *world) admin(principal, method, path string, body any) reply {
+	w.t.Helper()
+	header := map[string]string{"X-Dev-Principal": principal}
+	if body == nil {
+		return w.do(method, w.Coordinator.URL+path, nil, header)
+	}
+	header["Content-Type"] = "application/json"
+	return w.do(method, w.Coordinator.URL+path, encode(w.t, body), header)
+}
+
+// request is an erasure request as tests look at it.
+type request struct {
+	ID, State   string
+	StateDetail string `json:"state_detail"`
+	Preview     struct {
+		Digest string
+		Total  int64
+	}
+	Approvals []struct{}
+	Stages    []struct {
+		Name, Status, Detail string
+		Entries              []string
+	}
+	Stores []struct {
+		Cell, Store, Status, Detail string
+		Before, Remaining           *int64
+	}
+	Attempts int
+}
+
+func (w *world) read(r reply) (out request) {
+	w.t.Helper()
+	if r.Code >= 300 {
+		w.t.Fatalf("%d %s", r.Code, r.Body)
+	}
+	if err := json.Unmarshal(r.Body, &out); err != nil {
+		w.t.Fatal(err)
+	}
+	return out
+}
+
+// previewed files a request for the people and takes it to its preview.
+func (w *world) previewed(d map[string]any) request {
+	w.t.Helper()
+	r := w.read(w.admin("dpo@acme.example", http.MethodPost, "/admin/erasure", map[string]any{
+		"kind": "subject", "tenant_id": "acme", "descriptor": d, "legal_ref": "17(1)(b)", "policy": "delete",
+		"received_at": time.Now().Add(-24 * time.Hour).UTC().Format(time.RFC3339),
+	}))
+	w.read(w.action("dpo@acme.example", r.ID, "verify-identity", map[string]any{"method": "signed in, with a second factor"}))
+	return w.read(w.action("dpo@acme.example", r.ID, "preview", map[string]any{}))
+}
+
+func (w *world) action(principal, id, verb string, body any) reply {
+	w.t.Helper()
+	return w.admin(principal, http.MethodPost, "/admin/erasure/"+id+":"+verb, body)
+}
+
+// approved takes a request to its second approval.
+func (w *world) approved(d map[string]any) request {
+	w.t.Helper()
+	r := w.previewed(d)
+	var out request
+	for _, principal := range []string{"dpo@acme.example", "counsel@acme.example"} {
+		out = w.read(w.action(principal, r.ID, "approve", map[string]any{"preview_digest": r.Preview.Digest}))
+	}
+	return out
+}
+
+// reaches waits until a request is in the state.
+func (w *world) reaches(id, state string) (r request) {
+	w.t.Helper()
+	for deadline := time.Now().Add(40 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		r = w.read(w.admin("dpo@acme.example", http.MethodGet, "/admin/erasure/"+id, nil))
+		if r.State == state {
+			return r
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("the request is %s (%s), not %s", r.State, r.StateDetail, state)
+		}
+	}
+}
+
+func people(ids ...string) map[string]any { return map[string]any{"person_ids": ids} }
+
+// summary is what a report says, without what differs from run to run.
+func summary(r request) string {
+	var out strings.Builder
+	for _, s := range r.Stages {
+		fmt.Fprintf(&out, "%s %s\n", s.Name, s.Status)
+	}
+	lines := []string{}
+	for _, s := range r.Stores {
+		before, remaining := "null", "null"
+		if s.Before != nil && s.Remaining != nil {
+			before, remaining = fmt.Sprint(*s.Before), fmt.Sprint(*s.Remaining)
+		}
+		lines = append(lines, fmt.Sprintf("%s/%s %s %s->%s\n", s.Cell, s.Store, s.Status, before, remaining))
+	}
+	slices.Sort(lines)
+	return r.State + "\n" + out.String() + strings.Join(lines, "")
+}
+
+func TestARequestThatTwoApprovedRunsToItsCertificateWhichVerifiesOffline(t *testing.T) {
+	w := start(t)
+	w.write("acme", "alice@example.com", "bob@example.com")
+	closed := w.reaches(w.approved(people("alice@example.com")).ID, "closed")
+	if n := w.held("acme", "alice@example.com"); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+	if n := w.held("acme", "bob@example.com"); n == 0 {
+		t.Error("somebody else's rows are gone")
+	}
+	var got wire.CertificateResponse
+	if err := json.Unmarshal(w.admin("dpo@acme.example", http.MethodGet, "/admin/erasure/"+closed.ID+"/certificate", nil).Body, &got); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := verify.ParseKeys(strings.Join(got.Keys, ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	statement, err := verify.Certificate([]byte(got.Certificate), keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !statement.Opens(got.Opening, "acme", []string{"alice@example.com"}) || statement.Opens(got.Opening, "acme", []string{"bob@example.com"}) {
+		t.Error("the commitment is not to the person, or to anybody")
+	}
+	if strings.Contains(got.Certificate, "alice") {
+		t.Error("the certificate says who")
+	}
+	page := w.admin("dpo@acme.example", http.MethodGet, "/admin/erasure/"+closed.ID+"/report.html", nil)
+	if page.Code != http.StatusOK || !strings.Contains(string(page.Body), "intent_events") || strings.Contains(string(page.Body), "alice") {
+		t.Errorf("the report's page: %d", page.Code)
+	}
+	w.Stop()
+	lines, err := os.Open(filepath.Join(w.Coordinator.DataDir, "erasure-ledger.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lines.Close() }()
+	checkpoint, err := os.ReadFile(filepath.Join(w.Coordinator.DataDir, "erasure-ledger.checkpoint"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report, err := verify.Ledger(lines, checkpoint, keys); err != nil || report.Entries < 8 || report.Covered != report.Entries {
+		t.Errorf("the ledger: %+v, %v", report, err)
+	}
+}
+
+func TestAPeerThatIsDownKeepsARequestPendingAndItClosesByItselfWhenThePeerIsBack(t *testing.T) {
+	w := start(t)
+	w.write("acme", "alice@example.com")
+	r := w.previewed(people("alice@example.com"))
+	if err := w.Graph.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for _, principal := range []string{"dpo@acme.example", "counsel@acme.example"} {
+		w.read(w.action(principal, r.ID, "approve", map[string]any{"preview_digest": r.Preview.Digest}))
+	}
+	pending := w.reaches(r.ID, "pending")
+	if !strings.Contains(pending.StateDetail, "graph") || !strings.Contains(pending.StateDetail, "peer_unreachable") {
+		t.Errorf("it is pending because of %q", pending.StateDetail)
+	}
+	for _, s := range pending.Stores {
+		if s.Cell != "graph" && s.Status != "erased" {
+			t.Errorf("%s of %s waits for the other cell: %s", s.Store, s.Cell, s.Status)
+		}
+	}
+	if err := w.Graph.StartAgain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	closed := w.reaches(r.ID, "closed")
+	if n := w.held("acme", "alice@example.com"); n != 0 || closed.Attempts < 2 {
+		t.Errorf("%d rows are left after %d attempts", n, closed.Attempts)
+	}
+}
+
+func TestARequestRefusesTheSubjectsWritesUntilItIsVerified(t *testing.T) {
+	w := start(t)
+	w.write("acme", "alice@example.com", "bob@example.com")
+	r := w.previewed(people("alice@example.com"))
+	if err := w.Graph.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for _, principal := range []string{"dpo@acme.example", "counsel@acme.example"} {
+		w.read(w.action(principal, r.ID, "approve", map[string]any{"preview_digest": r.Preview.Digest}))
+	}
+	w.reaches(r.ID, "pending")
+	record := func(who, ref string) map[string]any {
+		return map[string]any{
+			"tenant_id": "acme", "identity_id": who, "source": "new", "source_ref": ref, "consent_basis": "consent",
+			"event_type": "v", "occurred_at": "2026-11-01T10:00:00Z",
+		}
+	}
+	url := w.Ingest.URL + "/v1/intent/events"
+	if got := w.do(http.MethodPost, url, encode(t, record("alice@example.com", "1")), jsonBody); got.Code != http.StatusServiceUnavailable || got.Header.Get("Retry-After") == "" {
+		t.Errorf("a write for the frozen subject: %d %s", got.Code, got.Body)
+	}
+	if got := w.do(http.MethodPost, url, encode(t, record("bob@example.com", "2")), jsonBody); got.Code != http.StatusOK {
+		t.Errorf("a write for somebody else: %d %s", got.Code, got.Body)
+	}
+	if err := w.Graph.StartAgain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.reaches(r.ID, "closed")
+	got := w.do(http.MethodPost, url, encode(t, record("alice@example.com", "1")), jsonBody)
+	if got.Code != http.StatusOK || !strings.Contains(string(got.Body), `"accepted":1`) {
+		t.Errorf("a new record after the request: %d %s", got.Code, got.Body)
+	}
+}
+
+func TestAnExcludedStoreIsRetainedAndNeverCalledErased(t *testing.T) {
+	w := start(t)
+	w.write("acme", "alice@example.com")
+	r := w.previewed(people("alice@example.com"))
+	for _, store := range []string{"causal/outcomes", "ingest/intent_events"} { // one of two stores, and the only one of a cell
+		w.read(w.action("counsel@acme.example", r.ID, "exclude", map[string]any{
+			"store": store, "article": "17(3)(e)", "counsel_ref": "op-17", "review_at": time.Now().AddDate(1, 0, 0).UTC().Format(time.RFC3339),
+		}))
+	}
+	if got := w.action("dpo@acme.example", r.ID, "approve", map[string]any{"preview_digest": r.Preview.Digest}); got.Code != http.StatusConflict {
+		t.Fatalf("an approval of what was previewed without the exclusions: %d", got.Code)
+	}
+	r = w.read(w.action("dpo@acme.example", r.ID, "preview", map[string]any{}))
+	for _, principal := range []string{"dpo@acme.example", "counsel@acme.example"} {
+		w.read(w.action(principal, r.ID, "approve", map[string]any{"preview_digest": r.Preview.Digest}))
+	}
+	closed := w.reaches(r.ID, "closed")
+	for _, s := range closed.Stores {
+		excluded := s.Store == "outcomes" || s.Store == "intent_events"
+		if want := map[bool]string{true: "retained_article_17_3", false: "erased"}[excluded]; s.Status != want || s.Remaining == nil || excluded != (*s.Remaining == 1) {
+			t.Errorf("%s/%s is %s", s.Cell, s.Store, s.Status)
+		}
+	}
+	if n := w.held("acme", "alice@example.com"); n != 2 {
+		t.Errorf("%d rows are left of the two that are retained", n)
+	}
+}
+
+// TestARequestSurvivesKillsOfTheCoordinator kills it at random moments of a run, and compares what each request came to
+// with one that nothing disturbed.
+func TestARequestSurvivesKillsOfTheCoordinator(t *testing.T) {
+	kills := 60
+	if testing.Short() {
+		kills = 10
+	}
+	w := start(t)
+	crowd := crowd("killed", kills+1)
+	w.write("acme", crowd...)
+	for _, start := range []func() error{w.Coordinator.Kill, func() error { return w.Coordinator.StartAgain(t.Context()) }} {
+		if err := start(); err != nil { // the cache of the coordinator's cell is empty after a kill: so it is for the first
+			t.Fatal(err)
+		}
+	}
+	undisturbed := summary(w.reaches(w.approved(people(crowd[0])).ID, "closed"))
+	inTheMiddle := 0
+	for _, person := range crowd[1:] {
+		r := w.approved(people(person))
+		time.Sleep(time.Duration(rand.IntN(70_000)) * time.Microsecond)
+		if err := w.Coordinator.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Coordinator.StartAgain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if now := w.read(w.admin("dpo@acme.example", http.MethodGet, "/admin/erasure/"+r.ID, nil)); now.State != "closed" {
+			inTheMiddle++
+		}
+		if got := summary(w.reaches(r.ID, "closed")); got != undisturbed {
+			t.Fatalf("it came to\n%s\nand undisturbed to\n%s", got, undisturbed)
+		}
+		if n := w.held("acme", person); n != 0 {
+			t.Fatalf("%d rows are left", n)
+		}
+	}
+	if inTheMiddle < kills/4 {
+		t.Errorf("only %d of %d kills met a run", inTheMiddle, kills)
+	}
+	w.Stop()
+	deletesFollowTheirProgram(t, w.Coordinator.DataDir)
+}
+
+// deletesFollowTheirProgram reads the ledger as somebody else would: every deletion comes behind an entry whose program is
+// there, with the hash that the entry gives.
+func deletesFollowTheirProgram(t *testing.T, dir string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "erasure-ledger.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		r, err := ledger.Decode([]byte(strings.TrimSuffix(line, "\n")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch r.Phase {
+		case "enumerate:outcome":
+			body, err := os.ReadFile(filepath.Join(dir, r.ProgramRef))
+			if err != nil || !verify.Program(body, r.ProgramHash) {
+				t.Fatalf("the program of an entry: %v", err)
+			}
+			programs[r.ProgramRef] = true
+		case "execute:intent", "execute:outcome":
+			if !programs[r.ProgramRef] {
+				t.Fatalf("%s names a program that no entry before it has", r.Phase)
+			}
+		}
+	}
+	if len(programs) == 0 {
+		t.Fatal("there is no program")
+	}
+}
+
+func TestNothingOfThePersonIsLeftAfterAClosedRequest(t *testing.T) {
+	w := start(t, everywhere(map[string]string{"LOG_LEVEL": "debug"}))
+	writeMarked(w)
+	descriptor := map[string]any{
+		"person_ids":         []string{markedPerson},
+		"identifier_strings": []map[string]string{{"value": "zq-alice", "strength": "weak"}, {"value": markedPerson, "strength": "strong"}},
+		"whole_sources":      []map[string]string{{"source": markedValue, "source_ref": markedRef}},
+	}
+	if len(filesWith(t, w.dir, "zq-")) < 4 {
+		t.Error("the search doesn't see what is there")
+	}
+	r := w.approved(descriptor)
+	closed := w.reaches(r.ID, "closed_unverified_strings")
+	answers := string(w.admin("dpo@acme.example", http.MethodGet, "/admin/erasure/"+closed.ID, nil).Body)
+	for _, path := range []string{"/report", "/report.html", "/certificate"} {
+		answers += string(w.admin("dpo@acme.example", http.MethodGet, "/admin/erasure/"+closed.ID+path, nil).Body)
+	}
+	for _, s := range w.All() {
+		answers += string(w.do(http.MethodGet, s.URL+"/metrics", nil, nil).Body)
+	}
+	for _, mark := range marks {
+		if strings.Contains(answers, mark) {
+			t.Errorf("an answer or a metric holds %q", mark)
+		}
+	}
+	w.Stop()
+	if found := filesWith(t, w.dir, marks...); len(found) > 0 {
+		t.Error(found)
+	}
+}
