@@ -49,7 +49,7 @@ func main() {
 func run(ctx context.Context) error {
 	bin := flag.String("bin", "bin", "folder of the built binaries")
 	out := flag.String("out", "bench/latest.json", "where the figures are written")
-	only := flag.String("only", "", "run one part: cascade, fleet, erase, batch, bigquery, import, guarded, start")
+	only := flag.String("only", "", "run one part: cascade, fleet, erase, batch, bigquery, import, guarded, ledger, start")
 	flag.Parse()
 	debug.SetGCPercent(400) // up to 64 peers live in this process: their garbage is not the cascade's to collect
 	dir, err := os.MkdirTemp("", "recount-bench-")
@@ -70,6 +70,7 @@ func run(ctx context.Context) error {
 		{"bigquery", b.bigQuery},
 		{"import", b.bulkImport},
 		{"guarded", b.guarded},
+		{"ledger", b.ledger},
 		{"start", b.start},
 	}
 	for _, part := range parts {

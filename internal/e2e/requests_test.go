@@ -260,7 +260,7 @@ func TestAnExcludedStoreIsRetainedAndNeverCalledErased(t *testing.T) {
 // TestARequestSurvivesKillsOfTheCoordinator kills it at random moments of a run, and compares what each request came to
 // with one that nothing disturbed.
 func TestARequestSurvivesKillsOfTheCoordinator(t *testing.T) {
-	kills := 60
+	kills := 200
 	if testing.Short() {
 		kills = 10
 	}

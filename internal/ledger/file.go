@@ -44,6 +44,7 @@ type File struct {
 	queue   sync.Mutex
 	waiting []*appending
 	leading bool
+	last    int // how many shared the last write
 
 	mu       sync.Mutex // the file and all below; taken by who leads, and by readers for a moment
 	lock     *os.File
