@@ -4,7 +4,7 @@
 #   deploy.sh --dry-run          prints every command and every filled-in manifest, and runs nothing
 #   deploy.sh                    runs them
 #
-# Reads: PROJECT PROJECT_NUMBER REGION LOCATION DATASET REGISTRY VERSION NETWORK SUBNET SALT_VERSION SUPPRESSION_KEY_VERSION DSAR_SA IMPORTER_SA
+# Reads: PROJECT PROJECT_NUMBER REGION LOCATION DATASET REGISTRY VERSION NETWORK SUBNET SALT_VERSION SUPPRESSION_KEY_VERSION LEDGER_KEY_VERSION DESCRIPTOR_KMS_KEY BACKUP_HORIZON_DAYS ADMIN_PRINCIPALS DSAR_SA IMPORTER_SA
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 
@@ -16,7 +16,7 @@ case "${1:-}" in
 esac
 
 missing=()
-for name in PROJECT PROJECT_NUMBER REGION LOCATION DATASET REGISTRY VERSION NETWORK SUBNET SALT_VERSION SUPPRESSION_KEY_VERSION DSAR_SA IMPORTER_SA; do
+for name in PROJECT PROJECT_NUMBER REGION LOCATION DATASET REGISTRY VERSION NETWORK SUBNET SALT_VERSION SUPPRESSION_KEY_VERSION LEDGER_KEY_VERSION DESCRIPTOR_KMS_KEY BACKUP_HORIZON_DAYS ADMIN_PRINCIPALS DSAR_SA IMPORTER_SA; do
   [ -n "${!name:-}" ] || missing+=("$name")
   export "${name?}"
 done
@@ -33,7 +33,7 @@ run() {
 fill() {
   local text
   text="$(cat "$1")"
-  for name in PROJECT_NUMBER PROJECT REGION LOCATION DATASET REGISTRY VERSION NETWORK SUBNET SALT_VERSION SUPPRESSION_KEY_VERSION DSAR_SA IMPORTER_SA; do
+  for name in PROJECT_NUMBER PROJECT REGION LOCATION DATASET REGISTRY VERSION NETWORK SUBNET SALT_VERSION SUPPRESSION_KEY_VERSION LEDGER_KEY_VERSION DESCRIPTOR_KMS_KEY BACKUP_HORIZON_DAYS ADMIN_PRINCIPALS DSAR_SA IMPORTER_SA; do
     text="${text//"\${$name}"/${!name}}"
   done
   printf '%s\n' "$text"
@@ -43,7 +43,7 @@ account() { echo "recount-$1@$PROJECT.iam.gserviceaccount.com"; }
 services=(ingest graph causal coordinator) # the coordinator last: its peers exist when it starts
 
 echo "== accounts"
-for service in "${services[@]}"; do
+for service in "${services[@]}" scheduler; do
   if $dry_run || ! gcloud iam service-accounts describe "$(account "$service")" --project "$PROJECT" >/dev/null 2>&1; then
     run gcloud iam service-accounts create "recount-$service" --project "$PROJECT" --display-name "Recount $service"
   fi
@@ -77,6 +77,10 @@ for service in "${services[@]}"; do
   run gcloud projects add-iam-policy-binding "$PROJECT" --member "$member" --role roles/datastore.user --condition None # its suppression ledger
 done
 
+echo "== keys of erasure requests: the coordinator signs the ledger, and wraps the descriptors' keys"
+run gcloud secrets add-iam-policy-binding recount-ledger-key --project "$PROJECT" --member "serviceAccount:$(account coordinator)" --role roles/secretmanager.secretAccessor
+run gcloud kms keys add-iam-policy-binding "$DESCRIPTOR_KMS_KEY" --member "serviceAccount:$(account coordinator)" --role roles/cloudkms.cryptoKeyEncrypterDecrypter
+
 echo "== log exclusion: the platform's own request log holds paths, and a path may hold an identity"
 exclusion='name=recount-paths,filter=resource.type="cloud_run_revision" AND resource.labels.service_name=~"^recount-" AND log_id("run.googleapis.com/requests")'
 if $dry_run || ! gcloud logging sinks describe _Default --project "$PROJECT" --format 'value(exclusions.name)' | grep -q recount-paths; then
@@ -102,4 +106,12 @@ for service in "${services[@]}"; do
     run gcloud run services add-iam-policy-binding "recount-$service" --project "$PROJECT" --region "$REGION" --member "$member" --role roles/run.invoker
   done
 done
+echo "== the scheduler drives what is pending: it may do nothing else"
+coordinator_url="https://recount-coordinator-$PROJECT_NUMBER.$REGION.run.app"
+run gcloud run services add-iam-policy-binding recount-coordinator --project "$PROJECT" --region "$REGION" --member "serviceAccount:$(account scheduler)" --role roles/run.invoker
+verb=create
+if ! $dry_run && gcloud scheduler jobs describe recount-resume --project "$PROJECT" --location "$REGION" >/dev/null 2>&1; then verb=update; fi
+run gcloud scheduler jobs "$verb" http recount-resume --project "$PROJECT" --location "$REGION" --schedule '* * * * *' --http-method POST \
+  --uri "$coordinator_url/admin/erasure:resume" --oidc-service-account-email "$(account scheduler)" --oidc-token-audience "$coordinator_url" --attempt-deadline 120s
+
 echo "== done: recount health shows whether every peer is configured"

@@ -16,6 +16,7 @@ import (
 
 	"recount/internal/auth"
 	"recount/internal/cascade"
+	"recount/internal/ledger"
 )
 
 type manifest struct {
@@ -55,6 +56,8 @@ type probe struct {
 var placeholders = map[string]string{
 	"PROJECT": "demo-project", "PROJECT_NUMBER": "123456", "REGION": "europe-west1", "LOCATION": "EU", "DATASET": "intent",
 	"REGISTRY": "registry.example", "VERSION": "v1", "NETWORK": "default", "SUBNET": "default", "SALT_VERSION": "1", "SUPPRESSION_KEY_VERSION": "1",
+	"LEDGER_KEY_VERSION": "1", "DESCRIPTOR_KMS_KEY": "projects/p/locations/eu/keyRings/r/cryptoKeys/k", "BACKUP_HORIZON_DAYS": "35",
+	"ADMIN_PRINCIPALS": "dpo@example.com,counsel@example.com",
 	"DSAR_SA": "dsar@example.iam.gserviceaccount.com", "IMPORTER_SA": "importer@example.iam.gserviceaccount.com",
 }
 
@@ -117,6 +120,12 @@ func TestEveryManifestStartsItsService(t *testing.T) {
 				value := e.Value
 				if e.ValueFrom != nil {
 					value = "a secret of sixteen bytes or more"
+				}
+				if e.Name == "LEDGER_SIGNING_KEY" {
+					var err error
+					if value, err = ledger.GenerateKey("recount"); err != nil {
+						t.Fatal(err)
+					}
 				}
 				t.Setenv(e.Name, value)
 			}
@@ -212,7 +221,7 @@ func TestADryRunOfTheDeploymentRunsNothingAndFillsInEverything(t *testing.T) {
 		t.Errorf("%s was not filled in", left)
 	}
 	last := -1
-	for _, step := range []string{"== accounts", "== tables", "== grants on data", "== log exclusion", "name: recount-ingest", "name: recount-coordinator", "== who may call"} {
+	for _, step := range []string{"== accounts", "== tables", "== grants on data", "== log exclusion", "name: recount-ingest", "name: recount-coordinator", "== who may call", "jobs create http recount-resume"} {
 		at := strings.Index(text, step)
 		if at <= last {
 			t.Errorf("%q is missing or out of order", step)

@@ -31,6 +31,8 @@ const (
 	Write
 	Erase
 	Allow
+	// Drive lets a scheduler have done what is due of approved erasure requests, and nothing else.
+	Drive
 	// Admin acts on erasure requests. No allow-list of callers can give it: principals have a list and an audience of
 	// their own.
 	Admin
@@ -40,7 +42,7 @@ const (
 var roleNames = []struct {
 	role Role
 	name string
-}{{Read, "read"}, {Write, "write"}, {Erase, "erase"}, {Allow, "allow"}}
+}{{Read, "read"}, {Write, "write"}, {Erase, "erase"}, {Allow, "allow"}, {Drive, "drive"}}
 
 // Has reports whether every role of the other set is in this one. No set has the empty one: a question that was
 // forgotten is answered with no.

@@ -27,7 +27,7 @@ const (
 type Callers []Caller
 
 // ParseCallers reads an allow-list: entries of the form email[#sub][=roles[@tenants]] with commas between them. Roles are
-// read, write, erase and allow with "+" between them, by default read+write+erase; tenants have "|" between them, by
+// read, write, erase, allow and drive with "+" between them, by default read+write+erase; tenants have "|" between them, by
 // default every tenant. Spaces around an entry are ignored.
 //
 // E-mail addresses are compared without regard to ASCII case, as Google does; an address with any other letter is
@@ -78,7 +78,7 @@ func parseCaller(entry string) (c Caller, wrong []string) {
 		role := roleOf(name)
 		switch {
 		case role == 0:
-			fault("role %q is none of read, write, erase, allow: join them with +, such as read+erase", name)
+			fault("role %q is none of read, write, erase, allow, drive: join them with +, such as read+erase", name)
 		case c.Roles.Has(role):
 			fault("role %q is written twice: write it once", name)
 		}

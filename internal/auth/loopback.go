@@ -40,7 +40,7 @@ func (l *Loopback) Authenticate(r *http.Request) (Caller, error) {
 	if l.origins.Check(r) != nil {
 		return Caller{}, fmt.Errorf("%w: a page of another origin sent it", ErrForbidden)
 	}
-	return Caller{Email: OffActor, Roles: Read | Write | Erase | Allow}, nil
+	return Caller{Email: OffActor, Roles: Read | Write | Erase | Allow | Drive}, nil
 }
 
 // IsLoopback reports whether an address of the form host:port is one that only this machine reaches: localhost,

@@ -32,6 +32,8 @@ func registry(t testing.TB) *prometheus.Registry {
 	m.StoreFailed("intent_scores", "count", subject.ReasonTimeout)
 	m.Recorded("scores", "accepted", 3)
 	m.AuditFailed()
+	m.RequestEnded("closed")
+	m.RequestFailed("drive")
 	m.AuditDropped(2)
 	http := httpapi.NewMetrics(r)
 	http.Started()

@@ -44,14 +44,14 @@ const (
 	pageCSP = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 )
 
-// Mount adds the operations to the API. A scheduler's account is no principal: it may drive what was approved, as a caller
-// that may erase, and approve nothing.
+// Mount adds the operations to the API. A scheduler's account is no principal: it may have done what is due of approved
+// requests, as a caller with a role of its own, and approve nothing.
 func Mount(api *httpapi.API, s Requests) {
 	api.Mount(httpapi.Resource{Route: root, Methods: map[string]httpapi.Operation{
 		http.MethodPost: {Role: auth.Admin, Body: httpapi.JSONBody, Serve: surface{s}.file},
 		http.MethodGet:  {Role: auth.Admin, Query: []string{paramTenant, paramPage}, Serve: surface{s}.list},
 	}}, httpapi.Resource{Route: root + ":resume", Methods: map[string]httpapi.Operation{
-		http.MethodPost: {Role: auth.Erase, Serve: surface{s}.resume},
+		http.MethodPost: {Role: auth.Drive, Serve: surface{s}.resume},
 	}})
 	api.MountBelow(below, surface{s}.find)
 }
