@@ -53,7 +53,7 @@ func (c *requestCmd) Run(ctx context.Context, s *session) error {
 		return exit(exitInterrupted)
 	}
 	var lost *callError
-	if errors.As(err, &lost) && lost.reason == subject.ReasonPeerTimeout {
+	if errors.As(err, &lost) && lost.reason != subject.ReasonPeerUnauthorised { // it went out, for all that is known here
 		s.note("It may have been filed: look with recount requests before you file it again.")
 	}
 	r, err := a.read(ctx, got, err, http.StatusCreated, "")
