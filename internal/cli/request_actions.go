@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"recount/internal/wire"
@@ -21,14 +20,8 @@ func (r requestID) change(ctx context.Context, s *session, action string, body w
 	return a.done(got, words)
 }
 
-// undone says that an action was not taken, unless the error is an exit code alone.
-func undone(err error) error {
-	var code exit
-	if errors.As(err, &code) {
-		return code
-	}
-	return fmt.Errorf("not done: %w", err)
-}
+// undone says that an action was not taken.
+func undone(err error) error { return fmt.Errorf("not done: %w", err) }
 
 type verifyIdentityCmd struct {
 	requestID

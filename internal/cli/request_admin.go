@@ -110,6 +110,9 @@ func (a *admin) fetch(ctx context.Context, id string) (shown, error) {
 // act does something to a request, and answers it as it then is.
 func (a *admin) act(ctx context.Context, id, action string, body wire.ActionRequest) (shown, error) {
 	got, err := a.caller.post(ctx, a.coordinator, adminPath+"/"+id+":"+action, body, maxAnswer)
+	if interrupted(ctx) {
+		a.note("Interrupted. What was sent may have been done: recount status %s shows it.", id)
+	}
 	return a.read(ctx, got, err, http.StatusOK, id)
 }
 
@@ -128,11 +131,11 @@ func (a *admin) read(ctx context.Context, got answer, err error, code int, id st
 
 var errNotThis = errors.New("the answer is not one to this request")
 
-// accept is the error of a call, or of an answer that has another code. A call that was interrupted says so by its exit code.
+// accept is the error of a call, or of an answer that has another code. A call that was
+// interrupted says so by its exit code.
 func (a *admin) accept(ctx context.Context, got answer, err error, code int) error {
 	switch {
 	case interrupted(ctx):
-		a.note("Interrupted. What was sent may have been done: recount status shows it.")
 		return exit(exitInterrupted)
 	case err != nil:
 		return err

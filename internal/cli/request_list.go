@@ -41,10 +41,7 @@ func (c *requestsCmd) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	all, list, err := a.list(ctx, c.Tenant)
-	var code exit
 	switch {
-	case errors.As(err, &code):
-		return code
 	case err != nil:
 		return fmt.Errorf("the requests could not be listed: %w", err)
 	case s.json:

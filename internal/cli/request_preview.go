@@ -199,13 +199,7 @@ func (c *approveCmd) Run(ctx context.Context, s *session) error {
 	return a.done(got, words)
 }
 
-func notApproved(err error) error {
-	var code exit
-	if errors.As(err, &code) {
-		return code
-	}
-	return fmt.Errorf("not approved: %w", err)
-}
+func notApproved(err error) error { return fmt.Errorf("not approved: %w", err) }
 
 // same holds the preview that there is against the one that was seen.
 func (c *approveCmd) same(r wire.Request) error {

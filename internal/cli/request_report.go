@@ -54,13 +54,7 @@ func (c *reportCmd) Run(ctx context.Context, s *session) error {
 	return nil
 }
 
-func unread(what string, err error) error {
-	var code exit
-	if errors.As(err, &code) {
-		return code
-	}
-	return fmt.Errorf("no %s: %w", what, err)
-}
+func unread(what string, err error) error { return fmt.Errorf("no %s: %w", what, err) }
 
 func (c *reportCmd) page(ctx context.Context, a *admin) error {
 	got, err := a.caller.get(ctx, a.coordinator, adminPath+"/"+c.ID+"/report.html")

@@ -40,7 +40,7 @@ func (s *screen) statusFields(r wire.Request, now time.Time) {
 	if r.Extension != nil {
 		clock += ", extended"
 	}
-	s.field("clock", clock+", due "+moment(r.DueAt))
+	s.field("clock", clock+" (due "+moment(r.DueAt)+")")
 	if v := r.Verification; v != nil {
 		s.field("identity", "verified by "+printable(v.By.Email)+": "+printable(v.Method))
 	} else {
@@ -137,8 +137,12 @@ func (s *screen) statusStores(r wire.Request) {
 		if o.Status != "erased" {
 			colour = yellow
 		}
-		words := fmt.Sprintf("    %s %-*s  %s  %s of %s left", s.storeMark(o.Status), widest, printable(o.Cell)+"/"+printable(o.Store),
-			s.bar(gone, all, colour), number(o.Remaining), number(o.Before))
+		left := number(o.Remaining) + " left"
+		if _, counted := o.Before.Value(); counted {
+			left = number(o.Remaining) + " of " + number(o.Before) + " left"
+		}
+		words := fmt.Sprintf("    %s %-*s  %s  %s", s.storeMark(o.Status), widest, printable(o.Cell)+"/"+printable(o.Store),
+			s.bar(gone, all, colour), left)
 		for _, more := range []string{basisOf(o), printable(o.Detail)} {
 			if more != "" {
 				words += "  " + s.paint(faint, more)

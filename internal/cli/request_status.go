@@ -157,26 +157,26 @@ func (w *watcher) tell(r shown) {
 	}
 }
 
-// draw prints lines, over those that it printed before. While more are to come, no more than the terminal has room for.
+// draw prints lines, over those that it printed before. While more are to come, they are no more and no wider than the
+// terminal has room for: one that wraps could not be drawn over.
 func (w *watcher) draw(lines []string, last bool) {
-	width, height := w.size()
-	if !last && height > 2 && len(lines) >= height {
-		lines = append(lines[:height-2:height-2], w.paint(faint, "  …"))
-	}
 	var out strings.Builder
 	if w.drawn > 0 {
-		_, _ = fmt.Fprintf(&out, "\x1b[%dA", w.drawn)
+		_, _ = fmt.Fprintf(&out, "\x1b[%dA\r", w.drawn)
 	}
-	for _, line := range lines {
-		if w.live {
-			out.WriteString("\r\x1b[2K")
-		}
-		if width > 1 {
-			line = text.Trim(line, width-1)
-		}
-		out.WriteString(line + "\n")
+	if last && w.drawn > 0 {
+		out.WriteString("\x1b[J")
 	}
-	if w.live {
+	if width, height := w.size(); !last {
+		if height > 2 && len(lines) >= height {
+			lines = append(lines[:height-2:height-2], w.paint(faint, "  …"))
+		}
+		for i, line := range lines {
+			lines[i] = "\x1b[2K" + text.Trim(line, max(width-1, 1))
+		}
+	}
+	out.WriteString(strings.Join(lines, "\n") + "\n")
+	if !last {
 		out.WriteString("\x1b[J")
 	}
 	_, _ = fmt.Fprint(w.out, out.String())
