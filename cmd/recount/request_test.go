@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"recount/internal/wire"
 )
@@ -341,4 +343,47 @@ func TestACertificateIsWrittenWithItsKey(t *testing.T) {
 	d.run(t, "certificate", theID).wants(t, 4, "another request")
 	d.refuse(route, http.StatusConflict, "the request is not closed")
 	d.run(t, "certificate", theID).wants(t, 4, "no certificate: the request is not closed (HTTP 409)")
+}
+
+func TestLookingIsStoppedAndTheRequestGoesOn(t *testing.T) {
+	d := newDesk(t)
+	d.is(previewed(), half)
+	var said bytes.Buffer
+	command := d.command(t, "status", theID, "--watch")
+	command.Stdout, command.Stderr = &said, &said
+	must(t, command.Start())
+	for len(d.requests()) < 2 && t.Context().Err() == nil {
+		time.Sleep(5 * time.Millisecond)
+	}
+	must(t, command.Process.Signal(os.Interrupt))
+	_ = command.Wait() // it ends with a code
+	got := ran{command.ProcessState.ExitCode(), said.String(), ""}
+	got.wants(t, 130, "The request goes on by itself: recount status "+theID)
+	if strings.Contains(got.all(), "may have been done") {
+		t.Errorf("got\n%s", got.all())
+	}
+}
+
+func TestAnAnswerThatIsMissingOnceIsAskedForAgain(t *testing.T) {
+	d := newDesk(t)
+	d.is(previewed(), half, closed)
+	times := 0
+	d.mu.Lock()
+	d.other["GET /admin/erasure/"+theID] = func(w http.ResponseWriter) { // called with the lock held
+		switch times++; times {
+		case 2:
+			problem(w, http.StatusServiceUnavailable)
+		case 1:
+			half(&d.request)
+			answer(w, http.StatusOK, d.request)
+		default:
+			closed(&d.request)
+			answer(w, http.StatusOK, d.request)
+		}
+	}
+	d.mu.Unlock()
+	d.run(t, "status", theID, "--watch").wants(t, 0, "✓ closed")
+	if times != 3 {
+		t.Errorf("asked %d times", times)
+	}
 }
