@@ -46,6 +46,7 @@ type caller struct {
 	tokens    tokenSource
 	timeout   time.Duration
 	agent     string
+	principal string // who acts, where the coordinator takes a name without a token; only ever sent to loopback
 }
 
 // tokenSource answers the ID token for a target, "" for none.
@@ -104,6 +105,9 @@ func (c *caller) send(ctx context.Context, to target, m message) (answer, error)
 	request.Header.Set("X-Request-ID", got.requestID)
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", c.agent)
+	if c.principal != "" {
+		request.Header.Set(devPrincipal, c.principal)
+	}
 	if m.contentType != "" {
 		request.Header.Set("Content-Type", m.contentType)
 	}
@@ -207,13 +211,21 @@ func (a answer) problemTitle() string {
 
 // problemDetail is what a problem document says beyond its title, fit for a terminal.
 func (a answer) problemDetail() string {
+	if detail := a.detail(200); detail != "" {
+		return detail
+	}
+	return fmt.Sprintf("HTTP %d", a.code)
+}
+
+// detail is a problem document's, of at most so many runes; "" where there is none.
+func (a answer) detail(most int) string {
 	var problem struct {
 		Detail wire.PeerText `json:"detail"`
 	}
-	if !a.isProblem() || decodeLoosely(a.body, &problem) != nil || problem.Detail == "" {
-		return fmt.Sprintf("HTTP %d", a.code)
+	if !a.isProblem() || decodeLoosely(a.body, &problem) != nil {
+		return ""
 	}
-	return printable(string(problem.Detail))
+	return printableUpTo(string(problem.Detail), most)
 }
 
 func (a answer) isProblem() bool { return mediaType(a.header) == "application/problem+json" }

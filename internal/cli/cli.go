@@ -31,20 +31,39 @@ const description = `Carry out a person's right to erasure and access across eve
 counting again after the delete. It talks HTTP to the coordinator and the cells, https unless they are on loopback, never
 follows a redirect, and honours HTTPS_PROXY, which then carries a tunnel that it can't read.
 
+An erasure request goes: request, verify-identity, preview, approve by two people, status --watch, certificate, report.
+
 Exit codes: 0 erased or all is well, 1 coverage found suspects, 2 usage, 3 pending, 4 failed or incomplete, 130 interrupted.`
 
 // command is every flag and command there is.
 type command struct {
 	globals
-	Erase       eraseCmd         `cmd:"" help:"Erase people from every cell, through the coordinator."`
-	EraseSource eraseSourceCmd   `cmd:"" help:"Erase one source's records, and what derives from them, from every cell."`
-	Suppression suppressionCmd   `cmd:"" help:"What was erased and is kept from coming back."`
-	Access      accessCmd        `cmd:"" help:"Assemble everything that every cell holds about a person."`
-	Health      healthCmd        `cmd:"" help:"Ask the coordinator and every cell how they are."`
-	Coverage    coverageCmd      `cmd:"" help:"List columns that look like a person's key and belong to no store."`
-	Journal     journalCmd       `cmd:"" help:"Look after the graph's journal."`
-	CheckPeer   checkPeerCmd     `cmd:"" help:"Play the contract against a cell, in whatever language it is written."`
-	Version     kong.VersionFlag `help:"Print the version and leave."`
+	Erase       eraseCmd       `cmd:"" help:"Erase people from every cell, through the coordinator."`
+	EraseSource eraseSourceCmd `cmd:"" help:"Erase one source's records, and what derives from them, from every cell."`
+	Suppression suppressionCmd `cmd:"" help:"What was erased and is kept from coming back."`
+	Access      accessCmd      `cmd:"" help:"Assemble everything that every cell holds about a person."`
+	Health      healthCmd      `cmd:"" help:"Ask the coordinator and every cell how they are."`
+	Coverage    coverageCmd    `cmd:"" help:"List columns that look like a person's key and belong to no store."`
+	Journal     journalCmd     `cmd:"" help:"Look after the graph's journal."`
+
+	Request        requestCmd        `cmd:"" help:"File a person's erasure request: two people approve what it would hit before anything goes."`
+	Requests       requestsCmd       `cmd:"" help:"List a tenant's erasure requests, and the days that each has left."`
+	VerifyIdentity verifyIdentityCmd `cmd:"" help:"Write down how the person who asked was verified."`
+	Preview        previewCmd        `cmd:"" help:"Count what a request would hit. Nothing is touched."`
+	Approve        approveCmd        `cmd:"" help:"Give one of the two approvals, to a preview that you have seen."`
+	Reject         rejectCmd         `cmd:"" help:"Refuse a request, with the reasons that the person is told."`
+	Cancel         cancelCmd         `cmd:"" help:"Take a request back before anything is deleted."`
+	Extend         extendCmd         `cmd:"" help:"Extend a request's time, once, by up to two months."`
+	Hold           holdCmd           `cmd:"" help:"Write a legal hold down, or release it."`
+	Exclude        excludeCmd        `cmd:"" help:"Retain what one store holds, under Art. 17(3)."`
+	Status         statusCmd         `cmd:"" help:"Show how far a request is, and follow it."`
+	Report         reportCmd         `cmd:"" help:"Print a request's completion report, or write its page."`
+	Certificate    certificateCmd    `cmd:"" help:"Write the certificate of a request that was carried out."`
+	Verify         verifyCmd         `cmd:"" help:"Check a certificate or a ledger offline, with a public key and nothing else."`
+	Keygen         keygenCmd         `cmd:"" help:"Make a key that signs the ledger."`
+
+	CheckPeer checkPeerCmd     `cmd:"" help:"Play the contract against a cell, in whatever language it is written."`
+	Version   kong.VersionFlag `help:"Print the version and leave."`
 }
 
 // The addresses of make up, which the help spells out too.
@@ -58,6 +77,9 @@ type globals struct {
 	Coordinator string        `env:"RECOUNT_COORDINATOR" default:"http://127.0.0.1:8080" placeholder:"URL" help:"The coordinator, which is also the cell 'scoring'. Default: port 8080 of this machine." group:"Where"`
 	Cell        []string      `env:"RECOUNT_CELLS" default:"ingest=http://127.0.0.1:8081,graph=http://127.0.0.1:8082,causal=http://127.0.0.1:8083" sep:"," placeholder:"NAME=URL" help:"A cell beside the coordinator; repeat it for each, because it replaces the default: ingest, graph and causal on ports 8081 to 8083, beside the default coordinator. https, unless the address is loopback." group:"Where"`
 	Token       []string      `env:"RECOUNT_TOKEN" sep:"," placeholder:"[NAME=]TOKEN" help:"An ID token, for every address or for the named cell alone. Prefer the environment: a command line is seen in the process list." group:"Who"`
+	AdminToken  string        `env:"RECOUNT_ADMIN_TOKEN" placeholder:"TOKEN" help:"An ID token of yours for the admin audience, which the commands about erasure requests need. Prefer the environment." group:"Who"`
+	AdminAud    string        `name:"admin-audience" env:"RECOUNT_ADMIN_AUDIENCE" placeholder:"AUDIENCE" help:"The admin audience of the coordinator, for which --auth google takes a token." group:"Who"`
+	Principal   string        `env:"RECOUNT_PRINCIPAL" placeholder:"EMAIL" help:"Who acts on erasure requests, for a coordinator on loopback that takes a name without a token." group:"Who"`
 	Auth        string        `enum:",google" default:"" placeholder:"google" help:"'google' takes a token for each address from Application Default Credentials." group:"Who"`
 	Timeout     time.Duration `default:"90s" help:"How long one request may take." group:"How"`
 	JSON        bool          `name:"json" help:"Print one JSON object on standard output, for machines." group:"How"`
@@ -127,18 +149,27 @@ func withoutValues(problem string, args []string) string {
 		if strings.HasPrefix(arg, "-") {
 			_, value, _ = strings.Cut(arg, "=")
 		}
-		if len(value) > 0 && !commandWords[value] {
-			// Where it stands as a word: a letter of it in another word gives nothing away.
-			alone := regexp.MustCompile(`(^|[^\pL\pN_-])` + regexp.QuoteMeta(value) + `($|[^\pL\pN_-])`)
-			problem = alone.ReplaceAllString(problem, "${1}(what you typed)${2}")
+		if !commandWords[value] {
+			problem = without(problem, value)
 		}
 	}
 	return problem
 }
 
+// without takes a value out of a text where it stands as a word: a letter of it in another word gives nothing away.
+func without(words, value string) string {
+	if value == "" {
+		return words
+	}
+	alone := regexp.MustCompile(`(^|[^\pL\pN_-])` + regexp.QuoteMeta(value) + `($|[^\pL\pN_-])`)
+	return alone.ReplaceAllString(words, "${1}(what you typed)${2}")
+}
+
 var commandWords = map[string]bool{
 	"erase": true, "access": true, "health": true, "coverage": true, "journal": true, "purge": true,
 	"erase-source": true, "suppression": true, "list": true, "allow": true, "backfill": true, "check-peer": true,
+	"request": true, "requests": true, "verify-identity": true, "preview": true, "approve": true, "reject": true, "cancel": true,
+	"extend": true, "hold": true, "exclude": true, "status": true, "report": true, "certificate": true, "verify": true, "keygen": true,
 }
 
 // session is what a command works with.
@@ -150,6 +181,7 @@ type session struct {
 	call        *caller
 	json        bool
 	tokens      bool // there are some to send
+	flags       *globals
 }
 
 // everyone is the coordinator's own cell and every other.
@@ -176,7 +208,7 @@ func newSession(g *globals, version string, stdin *os.File, screen *screen) (*se
 	}
 	return &session{
 		screen: screen, stdin: stdin, coordinator: coordinator, cells: cells, json: g.JSON, tokens: len(g.Token) > 0 || g.Auth != "",
-		call: newCaller(tokens, g.Timeout, version),
+		call: newCaller(tokens, g.Timeout, version), flags: g,
 	}, nil
 }
 

@@ -20,6 +20,7 @@ type screen struct {
 	out, err     io.Writer
 	width        int // of the terminal behind out; 0 when there is none
 	colour       bool
+	live         bool // what is on out can be drawn over
 	errTerminal  bool
 	errIsColours bool
 }
@@ -32,8 +33,19 @@ func newScreen(out, err *os.File) *screen {
 		}
 	}
 	plain := os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb"
+	s.live = isTerminal(out) && os.Getenv("TERM") != "dumb"
 	s.colour, s.errIsColours = isTerminal(out) && !plain, s.errTerminal && !plain
 	return s
+}
+
+// size is that of the terminal behind out now: it may have been drawn larger or smaller.
+func (s *screen) size() (width, height int) {
+	if f, ok := s.out.(*os.File); ok {
+		if width, height, err := term.GetSize(int(f.Fd())); err == nil {
+			return width, height
+		}
+	}
+	return s.width, 0
 }
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
@@ -173,15 +185,17 @@ func tableWidth(columns []column, rows [][]string, hidden []bool) int {
 }
 
 // printable takes out of a foreign text what a terminal would obey, and bounds it.
-func printable(words string) string {
+func printable(words string) string { return printableUpTo(words, 200) }
+
+func printableUpTo(words string, most int) string {
 	words = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
 	}, strings.ToValidUTF8(words, " "))
-	if runes := []rune(words); len(runes) > 200 {
-		words = string(runes[:200]) + "…"
+	if runes := []rune(words); len(runes) > most {
+		words = string(runes[:most]) + "…"
 	}
 	return strings.TrimSpace(words)
 }
