@@ -23,6 +23,7 @@ const (
 	defaultGround = "17(1)(b)" // consent withdrawn
 	maxIdentities = 100
 	maxCallbacks  = 10
+	minQuoted     = 6 // bytes
 )
 
 var (
@@ -160,7 +161,8 @@ func (r createRequest) checkKept() (faults []string) {
 	return faults
 }
 
-// names reports whether a text, as it is or unescaped, quotes an identity. One of two letters is in every text.
+// names reports whether a text, as it is or unescaped, quotes an identity. A short one is no ground to refuse an erasure for: it
+// is in such texts by chance, as a number is in a port, and the tool that sends them can't change them for one person.
 func (r createRequest) names(text string) bool {
 	text = strings.ToLower(text)
 	plain, err := url.QueryUnescape(text)
@@ -169,6 +171,6 @@ func (r createRequest) names(text string) bool {
 	}
 	return slices.ContainsFunc(r.Identities, func(identity sentIdentity) bool {
 		value := strings.ToLower(identity.Value)
-		return len(value) > 2 && (strings.Contains(text, value) || strings.Contains(plain, value))
+		return len(value) >= minQuoted && (strings.Contains(text, value) || strings.Contains(plain, value))
 	})
 }
