@@ -32,11 +32,13 @@ type Vault struct {
 // New takes the key that wraps all others, and where those are kept.
 func New(wrap tink.AEAD, keys stores.Documents) *Vault { return &Vault{wrap: wrap, keys: keys} }
 
-// Seal seals a text under the request's key, which is made when there is none yet.
+// Seal seals a text under the request's key, which is made when there is none yet: once, also when two calls seal at a time.
 func (v *Vault) Seal(ctx context.Context, id string, plain []byte) ([]byte, error) {
 	key, err := v.key(ctx, id)
 	if errors.Is(err, ErrDestroyed) {
-		key, err = v.make(ctx, id)
+		if key, err = v.make(ctx, id); errors.Is(err, stores.ErrDocumentExists) {
+			key, err = v.key(ctx, id) // another call was faster
+		}
 	}
 	if err != nil {
 		return nil, err

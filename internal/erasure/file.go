@@ -25,18 +25,28 @@ var grounds = map[string]bool{"17(1)(a)": true, "17(1)(b)": true, "17(1)(c)": tr
 
 // File takes a request in. The error names every fault at once. Errors: *RefusedError.
 func (s *Service) File(ctx context.Context, by wire.Principal, asked wire.FileRequest) (wire.Request, error) {
-	return s.file(ctx, by, asked, nil)
+	id, err := NewID()
+	if err != nil {
+		return wire.Request{}, err
+	}
+	return s.file(ctx, by, id, asked, nil)
 }
 
-func (s *Service) file(ctx context.Context, by wire.Principal, asked wire.FileRequest, from *dsr) (wire.Request, error) {
+// NewID draws the id of a request. Later ones are greater.
+func NewID() (string, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("drawing an id: %w", err)
+	}
+	return id.String(), nil
+}
+
+// file takes a request in under an id that nothing is filed under yet. Errors: *RefusedError, stores.ErrDocumentExists.
+func (s *Service) file(ctx context.Context, by wire.Principal, id string, asked wire.FileRequest, from *DSR) (wire.Request, error) {
 	now := s.Now().UTC()
 	if err := s.checkFiled(asked, now); err != nil {
 		s.audit(ctx, wire.Request{TenantID: asked.TenantID}, by, "request_file", err)
 		return wire.Request{}, err
-	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return wire.Request{}, fmt.Errorf("drawing an id: %w", err)
 	}
 	people, sources, err := targets(asked.TenantID, asked.Descriptor, s.Salt)
 	if err != nil {
@@ -44,7 +54,7 @@ func (s *Service) file(ctx context.Context, by wire.Principal, asked wire.FileRe
 	}
 	r := &request{
 		Request: wire.Request{
-			ID: id.String(), Kind: asked.Kind, TenantID: asked.TenantID, State: Filed, LegalRef: asked.LegalRef, Policy: asked.Policy,
+			ID: id, Kind: asked.Kind, TenantID: asked.TenantID, State: Filed, LegalRef: asked.LegalRef, Policy: asked.Policy,
 			SubjectRef: string(append(people, sources...)[0].Ref),
 			Persons:    len(people), Identifiers: len(asked.Descriptor.IdentifierStrings), WholeSources: len(sources),
 			ReceivedAt: asked.ReceivedAt.UTC(), FiledAt: now, FiledBy: by, DueAt: oneMonthAfter(asked.ReceivedAt.UTC()), Recipients: asked.Recipients,
@@ -74,6 +84,9 @@ func (s *Service) file(ctx context.Context, by wire.Principal, asked wire.FileRe
 		return wire.Request{}, err
 	}
 	if err := s.Requests.Create(ctx, d); err != nil {
+		if from != nil { // the id is filed again, or was at the same time, and what that sealed is under this key
+			return wire.Request{}, fmt.Errorf("keeping a request: %w", err)
+		}
 		return wire.Request{}, errors.Join(fmt.Errorf("keeping a request: %w", err), s.Sealer.Destroy(ctx, r.ID))
 	}
 	s.audit(ctx, r.Request, by, "request_file", nil)
@@ -238,4 +251,3 @@ func orDash(id string) string {
 	}
 	return id
 }
-

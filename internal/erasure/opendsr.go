@@ -2,13 +2,15 @@ package erasure
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"recount/internal/stores"
 	"recount/internal/wire"
 )
 
-// dsr is what is kept of a request that an OpenDSR controller filed.
-type dsr struct {
+// DSR is what is kept of a request that an OpenDSR controller filed: it names the controller, and nobody else.
+type DSR struct {
 	SubjectRequestID string   `json:"subject_request_id"`
 	ControllerID     string   `json:"controller_id"`
 	Callbacks        []string `json:"callbacks"`
@@ -49,12 +51,40 @@ func (s *Service) tellOpenDSR(r *request, now time.Time) {
 	}
 }
 
-// FileOpenDSR files a request for an OpenDSR controller, under an id of its choice. It files, and never approves.
-func (s *Service) FileOpenDSR(ctx context.Context, by wire.Principal, asked wire.FileRequest, subjectRequestID, controllerID string, callbacks []string) (wire.Request, error) {
-	for _, url := range callbacks {
-		if err := s.Poster.CheckURL(url); err != nil {
-			return wire.Request{}, invalid("status_callback_urls: " + err.Error())
+// CheckOpenDSR answers what FileOpenDSR would refuse now, so that an id is bound to nothing that can't be filed. Errors:
+// *RefusedError.
+func (s *Service) CheckOpenDSR(ctx context.Context, by wire.Principal, asked wire.FileRequest, from DSR) error {
+	err := s.checkFiled(asked, s.Now().UTC())
+	for _, url := range from.Callbacks {
+		if refused := s.Poster.CheckURL(url); refused != nil {
+			err = invalid("status_callback_urls: " + refused.Error())
+			break
 		}
 	}
-	return s.file(ctx, by, asked, &dsr{SubjectRequestID: subjectRequestID, ControllerID: controllerID, Callbacks: callbacks})
+	if err != nil {
+		s.audit(ctx, wire.Request{TenantID: asked.TenantID}, by, "request_file", err)
+	}
+	return err
 }
+
+// FileOpenDSR files a request for an OpenDSR controller. It files, and never approves. The caller draws the id with NewID and
+// keeps it before: of all that file under one id, also at the same time, one files, and the others answer what it filed,
+// whatever they asked. Errors: *RefusedError.
+func (s *Service) FileOpenDSR(ctx context.Context, by wire.Principal, id string, asked wire.FileRequest, from DSR) (wire.Request, error) {
+	if !isID(id) {
+		return wire.Request{}, errNotAnID
+	}
+	if r, err := s.Show(ctx, id); !errors.Is(err, ErrNotFound) {
+		return r, err
+	}
+	if err := s.CheckOpenDSR(ctx, by, asked, from); err != nil {
+		return wire.Request{}, err
+	}
+	r, err := s.file(ctx, by, id, asked, &from)
+	if errors.Is(err, stores.ErrDocumentExists) {
+		return s.Show(ctx, id)
+	}
+	return r, err
+}
+
+var errNotAnID = errors.New("the id of a request is one that NewID draws")

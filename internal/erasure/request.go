@@ -29,7 +29,7 @@ type request struct {
 	Statement     string     `json:"statement,omitzero"`
 	Certificate   string     `json:"certificate,omitzero"`
 	Outbox        []delivery `json:"outbox"`
-	DSR           *dsr       `json:"dsr,omitzero"`
+	DSR           *DSR       `json:"dsr,omitzero"`
 
 	version int64
 }

@@ -35,6 +35,8 @@ var (
 	kindNotFound    = kind{"not-found", "There is no such resource", http.StatusNotFound}
 	kindRefused     = kind{"refused", "The request is refused", http.StatusConflict}
 	kindMethod      = kind{"method-not-allowed", "The resource does not take this method", http.StatusMethodNotAllowed}
+	kindTooLate     = kind{"too-late", "It is too late for this", http.StatusBadRequest}
+	kindConflict    = kind{"conflict", "The request is in conflict with an earlier one", http.StatusConflict}
 	kindTooLarge    = kind{"body-too-large", "The body is too large", http.StatusRequestEntityTooLarge}
 	kindMediaType   = kind{"unsupported-media-type", "The body has an unsupported media type", http.StatusUnsupportedMediaType}
 	kindUnprocessed = kind{"unprocessable", "The request can not be processed", http.StatusUnprocessableEntity}
@@ -69,6 +71,12 @@ func NotFound() *Refusal { return &Refusal{kind: kindNotFound} }
 
 // BadBody says what is wrong with a body, in a fixed sentence.
 func BadBody(detail string) *Refusal { return &Refusal{kind: kindBody, detail: detail} }
+
+// TooLate says, in a fixed sentence, what has happened already that keeps the request from being carried out.
+func TooLate(detail string) *Refusal { return &Refusal{kind: kindTooLate, detail: detail} }
+
+// Conflict says, in a fixed sentence, with which earlier request this one is in conflict.
+func Conflict(detail string) *Refusal { return &Refusal{kind: kindConflict, detail: detail} }
 
 // Unprocessable says why a well-formed request can't be carried out, in a fixed sentence.
 func Unprocessable(detail string) *Refusal { return &Refusal{kind: kindUnprocessed, detail: detail} }
