@@ -9,6 +9,7 @@ import (
 	"recount/internal/cell"
 	"recount/internal/erasure"
 	"recount/internal/httpapi"
+	"recount/internal/httpapi/opendsrapi"
 	"recount/internal/obs"
 	"recount/internal/subject"
 	"recount/internal/wire"
@@ -24,6 +25,7 @@ type coordinator struct {
 
 	requests *erasure.Service // nil where erasure requests are not configured
 	admin    httpapi.Authenticator
+	openDSR  *opendsrapi.Surface // nil where it is switched off
 }
 
 // ready reports what can't answer now: the local cell, or the ledger of erasures.

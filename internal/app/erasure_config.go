@@ -9,6 +9,7 @@ import (
 
 	"recount/internal/auth"
 	"recount/internal/erasure"
+	"recount/internal/httpapi/opendsrapi"
 	"recount/internal/ledger"
 	"recount/internal/notify"
 )
@@ -28,12 +29,17 @@ type Erasure struct {
 	CallbackHosts     string        `env:"ERASURE_CALLBACK_HOSTS"`  // hosts that callbacks may go to
 	CallbackSecret    Secret        `env:"ERASURE_CALLBACK_SECRET"` // whsec_…, new,old
 
+	OpenDSRDomain     string `env:"OPENDSR_DOMAIN"`      // switches the OpenDSR 2.0 surface on: the processor's domain
+	OpenDSRSigningKey Secret `env:"OPENDSR_SIGNING_KEY"` // RSA, PEM
+	OpenDSRIdentities string `env:"OPENDSR_IDENTITIES"`  // how identities become person ids
+
 	principals auth.Callers
 	limits     erasure.Limits
 	keys       *ledger.Keys // nil: made in DATA_DIR
 	hosts      notify.Hosts
 	secrets    notify.WebhookSecrets
 	enabled    bool
+	identities opendsrapi.Identities
 }
 
 // publishedCallbackSecret signs callbacks with AUTH_MODE=off, which only runs on loopback.
@@ -68,7 +74,33 @@ func (e *Erasure) check(s *Service, cascade time.Duration) []error {
 		BackupHorizonDays: e.BackupHorizonDays, LogRetentionDays: e.LogRetentionDays, DriftPercent: drift, BlastCap: e.BlastCap,
 		ApprovalTTL: e.ApprovalTTL, Deadline: e.Deadline, Lease: 2*cascade + time.Minute, RetryFirst: retryFirst,
 	}
-	return append(append(faults, e.checkKeys(s)...), e.checkPrincipals(s)...)
+	faults = append(append(faults, e.checkKeys(s)...), e.checkPrincipals(s)...)
+	return append(faults, e.checkOpenDSR(s)...)
+}
+
+func (e *Erasure) checkOpenDSR(s *Service) (faults []error) {
+	if e.OpenDSRDomain == "" {
+		return nil
+	}
+	if !e.enabled {
+		faults = append(faults, errors.New("OPENDSR_DOMAIN: OpenDSR files erasure requests: configure ADMIN_AUDIENCE and ADMIN_PRINCIPALS too"))
+	}
+	text := e.OpenDSRIdentities
+	if text == "" {
+		text = opendsrapi.DefaultIdentities
+	}
+	var err error
+	if e.identities, err = opendsrapi.ParseIdentities(text); err != nil {
+		faults = append(faults, fmt.Errorf("OPENDSR_IDENTITIES: %w", err))
+	}
+	if key := e.OpenDSRSigningKey.reveal(); key != "" {
+		if _, err := notify.NewSigner(key, e.OpenDSRDomain); err != nil {
+			faults = append(faults, fmt.Errorf("OPENDSR_SIGNING_KEY: %w", err))
+		}
+	} else if s.StoreBackend == "gcp" && s.AuthMode == "idtoken" {
+		faults = append(faults, errors.New("OPENDSR_SIGNING_KEY: required with STORE_BACKEND=gcp: an RSA key of 2048 bits or more, in PEM"))
+	}
+	return faults
 }
 
 func (e *Erasure) checkPrincipals(s *Service) []error {

@@ -22,6 +22,8 @@ import (
 	"recount/internal/descriptor"
 	"recount/internal/erasure"
 	"recount/internal/httpapi"
+	"recount/internal/httpapi/erasureapi"
+	"recount/internal/httpapi/opendsrapi"
 	"recount/internal/ledger"
 	"recount/internal/notify"
 	"recount/internal/stores"
@@ -31,6 +33,8 @@ import (
 // requests is what erasure requests stand on, while it is opened.
 type requests struct {
 	documents, keys stores.Documents
+	index           stores.Documents // of OpenDSR
+	openDSR         *notify.Signer   // nil where it is switched off
 	wrap            tink.AEAD
 	ledger          ledger.Log
 	programs        ledger.Programs
@@ -51,6 +55,7 @@ func (q *requests) closeAll() error {
 const (
 	requestCollection = "erasure_requests"
 	keyCollection     = "descriptor_keys"
+	indexCollection   = "opendsr_requests"
 )
 
 // openRequests opens what the backend keeps of erasure requests. The data folder is held by its lock already.
@@ -71,6 +76,12 @@ func (r *running) openRequests(ctx context.Context, e *Erasure) (*requests, erro
 	}
 	if q.keys, err = db.Documents(ctx, keyCollection); err != nil {
 		return q, fmt.Errorf("opening the descriptors' keys: %w", err)
+	}
+	if q.index, err = db.Documents(ctx, indexCollection); err != nil {
+		return q, fmt.Errorf("opening OpenDSR's index: %w", err)
+	}
+	if err := q.openDSRKey(dir, e); err != nil {
+		return q, err
 	}
 	if q.wrap, err = descriptor.LocalKey(filepath.Join(dir, "descriptor-keyset.json")); err != nil {
 		return q, err
@@ -104,6 +115,12 @@ func (q *requests) onGCP(ctx context.Context, s *Service, e *Erasure) error {
 	}
 	if q.keys, err = client.Documents(ctx, keyCollection); err != nil {
 		return fmt.Errorf("opening the descriptors' keys: %w", err)
+	}
+	if q.index, err = client.Documents(ctx, indexCollection); err != nil {
+		return fmt.Errorf("opening OpenDSR's index: %w", err)
+	}
+	if err := q.openDSRKey(s.dataDir(coordinatorCell), e); err != nil {
+		return err
 	}
 	if err := q.gcpKeys(ctx, s, e); err != nil {
 		return err
@@ -142,6 +159,36 @@ func (q *requests) gcpKeys(ctx context.Context, s *Service, e *Erasure) (err err
 	if q.wrap, err = client.GetAEAD(uri); err != nil {
 		return errors.New("DESCRIPTOR_KMS_KEY: not of the form projects/P/locations/L/keyRings/R/cryptoKeys/K")
 	}
+	return nil
+}
+
+// openDSRKey takes the configured key, or that of an embedded deployment, in a file for its owner's eyes only.
+func (q *requests) openDSRKey(dir string, e *Erasure) error {
+	if e.OpenDSRDomain == "" {
+		return nil
+	}
+	key := e.OpenDSRSigningKey.reveal()
+	if key == "" {
+		path := filepath.Join(dir, "opendsr-signing.pem")
+		text, err := os.ReadFile(path) //nolint:gosec // the configured folder
+		if errors.Is(err, fs.ErrNotExist) {
+			made, making := notify.GenerateKey()
+			if making != nil {
+				return making
+			}
+			text = []byte(made)
+			err = errors.Join(os.MkdirAll(dir, 0o700), writeSecret(path, text))
+		}
+		if err != nil {
+			return fmt.Errorf("OpenDSR's signing key: %w", err)
+		}
+		key = string(text)
+	}
+	signer, err := notify.NewSigner(key, e.OpenDSRDomain)
+	if err != nil {
+		return fmt.Errorf("OpenDSR's signing key: %w", err)
+	}
+	q.openDSR = signer
 	return nil
 }
 
@@ -188,7 +235,7 @@ func (r *running) newErasures(e *Erasure, q *requests, c *coordinator, recorder 
 	for _, peer := range c.peers {
 		cells = append(cells, peer)
 	}
-	return erasure.New(erasure.Config{
+	config := erasure.Config{
 		Holder: q.holder, Salt: r.salt, Requests: q.documents, Sealer: descriptor.New(q.wrap, q.keys), Ledger: q.ledger, Programs: q.programs,
 		Signer: q.signer, Cells: cells, Eraser: c, Audit: recorder, Observer: requestObserver{r},
 		Poster:   notify.New(notify.Config{Hosts: e.hosts, AllowLoopback: r.AuthMode == "off"}),
@@ -199,7 +246,32 @@ func (r *running) newErasures(e *Erasure, q *requests, c *coordinator, recorder 
 			mac.Write(text)
 			return hex.EncodeToString(mac.Sum(nil))
 		},
-	})
+	}
+	if q.openDSR != nil {
+		config.OpenDSR = q.openDSR
+	}
+	return erasure.New(config)
+}
+
+// mountRequests adds the surfaces of erasure requests to the API.
+func (r *running) mountRequests(api *httpapi.API, c *coordinator) error {
+	erasureapi.Mount(api, c.requests)
+	if c.openDSR == nil {
+		return nil
+	}
+	surface := *c.openDSR
+	surface.Requests = c.requests
+	return opendsrapi.Mount(api, surface)
+}
+
+// openDSRSurface is nil where OpenDSR is switched off.
+func (r *running) openDSRSurface(e *Erasure, q *requests) *opendsrapi.Surface {
+	if q.openDSR == nil {
+		return nil
+	}
+	return &opendsrapi.Surface{
+		Index: q.index, Key: derivedKey(r.salt, "opendsr digests 1"), Signer: q.openDSR, Domain: e.OpenDSRDomain, Identities: e.identities, Now: time.Now,
+	}
 }
 
 // adminAuthenticator says who the principals are.

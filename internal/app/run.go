@@ -17,7 +17,6 @@ import (
 	"recount/internal/audit"
 	"recount/internal/cell"
 	"recount/internal/httpapi"
-	"recount/internal/httpapi/erasureapi"
 	"recount/internal/httpapi/intakeapi"
 	"recount/internal/httpapi/opsapi"
 	"recount/internal/httpapi/subjectapi"
@@ -136,6 +135,7 @@ func (r *running) run(ctx context.Context, name string, open func(context.Contex
 			return err
 		}
 		coordinating.requests = r.newErasures(e, q, coordinating, recorder)
+		coordinating.openDSR = r.openDSRSurface(e, q)
 	}
 	sites, err := r.sites(ctx, listener, local, a, coordinating, recorder)
 	if err != nil {
@@ -247,7 +247,9 @@ func (r *running) sites(ctx context.Context, listener net.Listener, local *cell.
 	suppressionapi.Mount(api, ledger)
 	ready := local.Ready
 	if c != nil && c.requests != nil {
-		erasureapi.Mount(api, c.requests)
+		if err := r.mountRequests(api, c); err != nil {
+			return nil, err
+		}
 		ready = c.ready
 	}
 	for _, in := range local.Intakes() {
