@@ -202,8 +202,13 @@ func (d *demo) erase(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	report, err := d.request(ctx)
+	if err != nil {
+		return err
+	}
 	_, _ = fmt.Fprintf(d.out, "\nVERDICT: erased, and it stays so. %d rows before, 0 counted after a delete and a restart, 0 bytes of the id in %d files;\n"+
-		"         %d records kept out of a second import, 1 let in again by name.\n", before, files, kept)
+		"         %d records kept out of a second import, 1 let in again by name; one request approved by two, certified, and verified offline.\n"+
+		"         Its report: %s\n", before, files, kept, report)
 	return nil
 }
 

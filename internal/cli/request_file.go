@@ -99,11 +99,11 @@ func (c *requestCmd) request(ctx context.Context, s *session) (asked wire.FileRe
 	if err != nil {
 		return asked, err
 	}
-	asked.Descriptor, err = c.descriptor(ctx, people)
+	asked.Descriptor, err = c.descriptor(ctx, s, people)
 	return asked, err
 }
 
-func (c *requestCmd) descriptor(ctx context.Context, people []person) (d wire.Descriptor, err error) {
+func (c *requestCmd) descriptor(ctx context.Context, s *session, people []person) (d wire.Descriptor, err error) {
 	seen := map[string]bool{}
 	add := func(one subject.Subject) {
 		if !seen[one.Identity()] {
@@ -121,7 +121,7 @@ func (c *requestCmd) descriptor(ctx context.Context, people []person) (d wire.De
 		}
 		add(one)
 	}
-	err = eachLine(ctx, "--identifier-file", c.IdentifierFile, func(line string) error {
+	err = s.eachLine(ctx, "--identifier-file", c.IdentifierFile, func(line string) error {
 		strength, value, found := strings.Cut(line, ":")
 		if !found || value == "" || strength != "strong" && strength != "weak" {
 			return errors.New("written strong:VALUE or weak:VALUE")
@@ -132,7 +132,7 @@ func (c *requestCmd) descriptor(ctx context.Context, people []person) (d wire.De
 	if err != nil {
 		return d, err
 	}
-	err = eachLine(ctx, "--source-file", c.SourceFile, func(line string) error {
+	err = s.eachLine(ctx, "--source-file", c.SourceFile, func(line string) error {
 		name, ref, found := strings.Cut(line, "\t")
 		if !found {
 			return errors.New("written as the source, a tab, and its reference")
@@ -148,15 +148,18 @@ func (c *requestCmd) descriptor(ctx context.Context, people []person) (d wire.De
 }
 
 // eachLine reads a file line by line, empty ones left out. No error holds a line.
-func eachLine(ctx context.Context, flag, path string, take func(line string) error) error {
+func (s *session) eachLine(ctx context.Context, flag, path string, take func(line string) error) error {
 	if path == "" {
 		return nil
 	}
-	file, err := os.Open(path) //nolint:gosec // the caller names the file that is theirs
-	if err != nil {
-		return usagef("%s can't be read: %s", flag, bare(err))
+	file := s.stdin
+	if path != "-" {
+		var err error
+		if file, err = os.Open(path); err != nil { //nolint:gosec // the caller names the file that is theirs
+			return usagef("%s can't be read: %s", flag, bare(err))
+		}
+		defer closeQuietly(file)
 	}
-	defer closeQuietly(file)
 	err, done := await(ctx, func() error {
 		lines := bufio.NewScanner(file)
 		for n := 1; lines.Scan(); n++ {

@@ -26,7 +26,7 @@ type verifyCmd struct {
 	Opening      string   `xor:"nonce" placeholder:"FILE" help:"A file with the opening, as recount certificate wrote it."`
 	Tenant       string   `placeholder:"TENANT" help:"The tenant that it must be about. Default: whichever it states."`
 	Identity     []string `sep:"none" placeholder:"ID" help:"An identity_id that it must be about; repeat it for each of the request. Prefer --identity-file."`
-	IdentityFile string   `placeholder:"FILE" help:"A file with the identity_ids, one a line, byte for byte."`
+	IdentityFile string   `placeholder:"FILE" help:"A file with the identity_ids, one a line, byte for byte; '-' is standard input."`
 }
 
 // Help is shown below the flags.
@@ -141,7 +141,7 @@ func (c *verifyCmd) certificate(ctx context.Context, s *session, keys verify.Key
 	if err != nil {
 		return err
 	}
-	people, nonce, err := c.people(ctx)
+	people, nonce, err := c.people(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -177,9 +177,9 @@ func (c *verifyCmd) certificate(ctx context.Context, s *session, keys verify.Key
 }
 
 // people are whom the certificate is to be about, and its opening. No error holds either.
-func (c *verifyCmd) people(ctx context.Context) (people []string, nonce string, err error) {
+func (c *verifyCmd) people(ctx context.Context, s *session) (people []string, nonce string, err error) {
 	people, nonce = c.Identity, c.Nonce
-	err = eachLine(ctx, "--identity-file", c.IdentityFile, func(line string) error {
+	err = s.eachLine(ctx, "--identity-file", c.IdentityFile, func(line string) error {
 		people = append(people, line)
 		return nil
 	})
