@@ -81,7 +81,7 @@ func (b *bench) erase(ctx context.Context) ([]row, error) {
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, atLeast(fmt.Sprintf("cell erase over HTTP / bare statements, %d clients", step.width), ratio, "ratio", step.bar, detail))
+		rows = append(rows, atLeast(fmt.Sprintf("cell erase over HTTP / bare statements, %d clients", step.width), ratio, step.bar, detail))
 	}
 	return rows, nil
 }
@@ -140,7 +140,7 @@ func (b *bench) batch(ctx context.Context) ([]row, error) {
 		}
 		ratios = append(ratios, float64(single)/float64(time.Since(started)))
 	}
-	return []row{atLeast("1,000 single cascades / batchErase of 1,000", median(ratios), "ratio", 10, "")}, nil
+	return []row{atLeast("1,000 single cascades / batchErase of 1,000", median(ratios), 10, "")}, nil
 }
 
 // bulkImport measures rows a second over HTTP against raw prepared inserts of the same rows.

@@ -134,8 +134,9 @@ func atMost(figure string, value float64, unit string, bar float64, detail strin
 	return row{Figure: figure, Value: value, Unit: unit, Bar: fmt.Sprintf("<= %g", bar), Inside: value <= bar, Detail: detail}
 }
 
-func atLeast(figure string, value float64, unit string, bar float64, detail string) row {
-	return row{Figure: figure, Value: value, Unit: unit, Bar: fmt.Sprintf(">= %g", bar), Inside: value >= bar, Detail: detail}
+// atLeast is a ratio with a bar below it.
+func atLeast(figure string, value float64, bar float64, detail string) row {
+	return row{Figure: figure, Value: value, Unit: "ratio", Bar: fmt.Sprintf(">= %g", bar), Inside: value >= bar, Detail: detail}
 }
 
 func reported(figure string, value float64, unit, aim, detail string) row {

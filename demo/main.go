@@ -138,7 +138,7 @@ func (d *demo) load(ctx context.Context) (sum taken, err error) {
 		{"holdouts", f.Causal.URL + "/v1/intent/holdouts"},
 		{"outcomes", f.Causal.URL + "/v1/intent/outcomes"},
 	} {
-		body, err := os.Open(filepath.Join(d.sample, to.file+".ndjson")) //nolint:gosec // a file of this repository
+		body, err := os.Open(filepath.Join(d.sample, to.file+".ndjson"))
 		if err != nil {
 			return sum, fmt.Errorf("opening the sample: %w", err)
 		}

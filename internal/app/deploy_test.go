@@ -58,7 +58,7 @@ var placeholders = map[string]string{
 	"REGISTRY": "registry.example", "VERSION": "v1", "NETWORK": "default", "SUBNET": "default", "SALT_VERSION": "1", "SUPPRESSION_KEY_VERSION": "1",
 	"LEDGER_KEY_VERSION": "1", "DESCRIPTOR_KMS_KEY": "projects/p/locations/eu/keyRings/r/cryptoKeys/k", "BACKUP_HORIZON_DAYS": "35",
 	"ADMIN_PRINCIPALS": "dpo@example.com,counsel@example.com",
-	"DSAR_SA": "dsar@example.iam.gserviceaccount.com", "IMPORTER_SA": "importer@example.iam.gserviceaccount.com",
+	"DSAR_SA":          "dsar@example.iam.gserviceaccount.com", "IMPORTER_SA": "importer@example.iam.gserviceaccount.com",
 }
 
 func readManifest(t *testing.T, name string) manifest {

@@ -108,10 +108,10 @@ func (e *Erasure) checkPrincipals(s *Service) []error {
 		return nil
 	}
 	var faults []error
-	switch {
-	case e.AdminAudience == "":
+	switch e.AdminAudience {
+	case "":
 		faults = append(faults, errors.New("ADMIN_AUDIENCE: required with ADMIN_PRINCIPALS: an audience that no caller's token is made out to"))
-	case e.AdminAudience == s.AuthAudience:
+	case s.AuthAudience:
 		faults = append(faults, errors.New("ADMIN_AUDIENCE: must not be AUTH_AUDIENCE: a token that a peer was sent would serve an approver"))
 	}
 	if e.AdminPrincipals == "" {

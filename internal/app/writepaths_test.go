@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-
 	"path/filepath"
 	"slices"
 	"strings"

@@ -10,7 +10,7 @@ import (
 
 // Allow lets a source come back into the peer. Where the peer did not say so without a doubt, there is a reason.
 func (p *Peer) Allow(ctx context.Context, requestID string, asked wire.AllowRequest) (removed bool, reason subject.Reason) {
-	got, reason := p.call(ctx, requestID, "/v1/suppression:allow", asked, maxAnswer)
+	got, reason := p.call(ctx, requestID, "/v1/suppression:allow", asked)
 	if reason != subject.ReasonNone {
 		return false, reason
 	}

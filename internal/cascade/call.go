@@ -33,7 +33,7 @@ type failure struct {
 }
 
 // call posts a request and retries while there is time. An empty reason means that there is an answer to judge.
-func (p *Peer) call(ctx context.Context, requestID, path string, request any, limit int64) (answer, subject.Reason) {
+func (p *Peer) call(ctx context.Context, requestID, path string, request any) (answer, subject.Reason) {
 	if !p.Configured() {
 		return answer{}, subject.ReasonPeerURLUnset
 	}
@@ -48,7 +48,7 @@ func (p *Peer) call(ctx context.Context, requestID, path string, request any, li
 		InitialInterval: 100 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 3, MaxInterval: time.Second,
 	}
 	for attempt := 1; ; attempt++ {
-		got, failed := p.attempt(ctx, requestID, p.config.URL+path, body, limit)
+		got, failed := p.attempt(ctx, requestID, p.config.URL+path, body)
 		if failed == nil {
 			return got, subject.ReasonNone
 		}
@@ -66,7 +66,7 @@ func (p *Peer) call(ctx context.Context, requestID, path string, request any, li
 }
 
 // attempt sends the request once. It goes through the RoundTripper itself, because a Client looks at redirects.
-func (p *Peer) attempt(ctx context.Context, requestID, url string, body []byte, limit int64) (answer, *failure) {
+func (p *Peer) attempt(ctx context.Context, requestID, url string, body []byte) (answer, *failure) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, &failure{reason: subject.ReasonPeerUnreachable}
@@ -83,11 +83,11 @@ func (p *Peer) attempt(ctx context.Context, requestID, url string, body []byte, 
 	if failed := refused(response); failed != nil {
 		return answer{}, failed
 	}
-	data, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	switch {
 	case err != nil:
 		return answer{}, broken(ctx, err)
-	case int64(len(data)) > limit:
+	case int64(len(data)) > maxAnswer:
 		return answer{}, &failure{reason: subject.ReasonPeerTooLarge}
 	}
 	return answer{code: response.StatusCode, body: data}, nil

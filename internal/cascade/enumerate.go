@@ -20,7 +20,7 @@ func (p *Peer) Enumerate(ctx context.Context, requestID string, targets []subjec
 			asked.Sources = append(asked.Sources, wire.FromSources(t.Sources)...)
 		}
 	}
-	got, reason := p.call(ctx, requestID, "/v1/intent/subject:enumerate", asked, maxAnswer)
+	got, reason := p.call(ctx, requestID, "/v1/intent/subject:enumerate", asked)
 	var said wire.PeerEnumeration
 	if reason == subject.ReasonNone {
 		said, reason = p.enumeration(got, requestID, targets)
@@ -146,7 +146,7 @@ func (p *Peer) Thaw(ctx context.Context, requestID, freezeID, tenant string) err
 }
 
 func (p *Peer) frozen(ctx context.Context, requestID, path string, asked any, want wire.FreezeResponse) error {
-	got, reason := p.call(ctx, requestID, path, asked, maxAnswer)
+	got, reason := p.call(ctx, requestID, path, asked)
 	if reason != subject.ReasonNone {
 		return &subject.Fault{Reason: reason}
 	}

@@ -82,7 +82,7 @@ func (p *Peer) Erase(ctx context.Context, requestID string, t subject.Target) su
 	if !t.AboutPerson() {
 		path, body = "/v1/intent/source:delete", wire.SourceRequest{TenantID: t.Tenant, Source: t.Sources[0].Origin(), SourceRef: t.Sources[0].Reference()}
 	}
-	got, reason := p.call(ctx, requestID, path, body, maxAnswer)
+	got, reason := p.call(ctx, requestID, path, body)
 	window := subject.Times{Started: started, Finished: time.Now()}
 	var erasure subject.Erasure
 	if reason == subject.ReasonNone {
@@ -106,7 +106,7 @@ func (p *Peer) EraseBatch(ctx context.Context, requestID string, targets []subje
 	for i, t := range targets {
 		questions[i] = question{requestID: requestID, target: t}
 	}
-	got, reason := p.call(ctx, requestID, path, body, maxAnswer)
+	got, reason := p.call(ctx, requestID, path, body)
 	window := subject.Times{Started: started, Finished: time.Now()}
 	var results []subject.Erasure
 	if reason == subject.ReasonNone {

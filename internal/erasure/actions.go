@@ -21,7 +21,7 @@ func (s *Service) Cancel(ctx context.Context, by wire.Principal, id, reason stri
 
 func (s *Service) end(ctx context.Context, by wire.Principal, id, operation, state, reason string) (wire.Request, error) {
 	out, err := s.act(ctx, by, id, operation, func(r *request, now time.Time, d wire.Descriptor) error {
-		if err := checkText("reason", reason, true); err != nil {
+		if err := checkText("reason", reason); err != nil {
 			return err
 		}
 		if names(d, reason) {
@@ -49,7 +49,7 @@ func (s *Service) end(ctx context.Context, by wire.Principal, id, operation, sta
 // ErrNotFound, *RefusedError.
 func (s *Service) Extend(ctx context.Context, by wire.Principal, id string, until *time.Time, reason string) (wire.Request, error) {
 	return s.act(ctx, by, id, "request_extend", func(r *request, now time.Time, d wire.Descriptor) error {
-		if err := checkText("reason", reason, true); err != nil {
+		if err := checkText("reason", reason); err != nil {
 			return err
 		}
 		latest := monthsAfter(r.ReceivedAt, 3)

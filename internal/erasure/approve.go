@@ -20,7 +20,7 @@ func samePrincipal(a, b wire.Principal) bool {
 // VerifyIdentity writes down how the person's identity was verified. Errors: ErrNotFound, *RefusedError.
 func (s *Service) VerifyIdentity(ctx context.Context, by wire.Principal, id, method string) (wire.Request, error) {
 	return s.act(ctx, by, id, "request_verify_identity", func(r *request, now time.Time, d wire.Descriptor) error {
-		if err := checkText("method", method, true); err != nil {
+		if err := checkText("method", method); err != nil {
 			return err
 		}
 		if names(d, method) {
@@ -53,7 +53,7 @@ func (s *Service) Approve(ctx context.Context, by wire.Principal, id, digest str
 		}
 	}
 	if err != nil {
-		s.audit(ctx, r.Request, by, "request_approve", err)
+		s.audit(r.Request, by, "request_approve", err)
 		return r.Request, err
 	}
 	out, err := s.act(ctx, by, id, "request_approve", func(r *request, now time.Time, _ wire.Descriptor) error {
@@ -139,6 +139,6 @@ func (s *Service) act(ctx context.Context, by wire.Principal, id, operation stri
 	if r == nil {
 		return wire.Request{}, err
 	}
-	s.audit(ctx, r.Request, by, operation, err)
+	s.audit(r.Request, by, operation, err)
 	return r.Request, err
 }

@@ -251,7 +251,7 @@ func (s *Service) Certificate(ctx context.Context, by wire.Principal, id string)
 	if r.Certificate == "" {
 		err = refuse("not_closed", "a certificate is made when the request is closed")
 	}
-	s.audit(ctx, r.Request, by, "request_certificate", err)
+	s.audit(r.Request, by, "request_certificate", err)
 	if err != nil {
 		return wire.CertificateResponse{}, err
 	}

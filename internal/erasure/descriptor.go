@@ -105,9 +105,9 @@ func names(d wire.Descriptor, text string) bool {
 }
 
 // checkText refuses what would name a person in something that is kept.
-func checkText(field, text string, required bool) error {
+func checkText(field, text string) error {
 	switch {
-	case text == "" && required:
+	case text == "":
 		return invalid(field + " is required")
 	case len(text) > 500 || strings.ContainsFunc(text, unicode.IsControl):
 		return invalid(field + " must be at most 500 bytes without control characters")

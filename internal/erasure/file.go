@@ -45,7 +45,7 @@ func NewID() (string, error) {
 func (s *Service) file(ctx context.Context, by wire.Principal, id string, asked wire.FileRequest, from *DSR) (wire.Request, error) {
 	now := s.Now().UTC()
 	if err := s.checkFiled(asked, now); err != nil {
-		s.audit(ctx, wire.Request{TenantID: asked.TenantID}, by, "request_file", err)
+		s.audit(wire.Request{TenantID: asked.TenantID}, by, "request_file", err)
 		return wire.Request{}, err
 	}
 	people, sources, err := targets(asked.TenantID, asked.Descriptor, s.Salt)
@@ -89,7 +89,7 @@ func (s *Service) file(ctx context.Context, by wire.Principal, id string, asked 
 		}
 		return wire.Request{}, errors.Join(fmt.Errorf("keeping a request: %w", err), s.Sealer.Destroy(ctx, r.ID))
 	}
-	s.audit(ctx, r.Request, by, "request_file", nil)
+	s.audit(r.Request, by, "request_file", nil)
 	return r.Request, nil
 }
 
@@ -163,7 +163,7 @@ func (s *Service) checkRecipients(asked wire.FileRequest) (faults []string) {
 	for i, r := range asked.Recipients {
 		problem := ""
 		switch {
-		case checkText("name", r.Name, true) != nil || names(asked.Descriptor, r.Name):
+		case checkText("name", r.Name) != nil || names(asked.Descriptor, r.Name):
 			problem = "name is a company or a code, without an address, and never the person"
 		case r.At != nil:
 			problem = "at is not given: it is when the recipient was told"
@@ -172,7 +172,7 @@ func (s *Service) checkRecipients(asked wire.FileRequest) (faults []string) {
 				problem = err.Error()
 			}
 		case r.Callback == "" && (r.Status == "impossible" || r.Status == "disproportionate"):
-			if checkText("reason", r.Reason, true) != nil || names(asked.Descriptor, r.Reason) {
+			if checkText("reason", r.Reason) != nil || names(asked.Descriptor, r.Reason) {
 				problem = "reason says why (Art. 19), and never names the person"
 			}
 		default:
@@ -220,7 +220,7 @@ func (s *Service) Descriptor(ctx context.Context, by wire.Principal, id string) 
 		return wire.Descriptor{}, err
 	}
 	part, err := s.opened(ctx, r)
-	s.audit(ctx, r.Request, by, "request_descriptor", err)
+	s.audit(r.Request, by, "request_descriptor", err)
 	return part.Descriptor, err
 }
 
@@ -228,7 +228,7 @@ func (s *Service) Descriptor(ctx context.Context, by wire.Principal, id string) 
 const auditStore = "erasure_request"
 
 // audit writes down that somebody did, or was refused, something.
-func (s *Service) audit(ctx context.Context, r wire.Request, by wire.Principal, operation string, err error) {
+func (s *Service) audit(r wire.Request, by wire.Principal, operation string, err error) {
 	row := audit.Row{
 		RequestID: orDash(r.ID), TenantID: r.TenantID, SubjectRef: subject.Ref(r.SubjectRef), Cell: s.Cells[0].Name(), Store: auditStore,
 		Operation: operation, Status: "done", Actor: by.Email, OccurredAt: s.Now(),
@@ -242,7 +242,6 @@ func (s *Service) audit(ctx context.Context, r wire.Request, by wire.Principal, 
 		s.Observer.RequestFailed(operation, err)
 	}
 	s.Audit.Record(row)
-
 }
 
 func orDash(id string) string {

@@ -62,7 +62,7 @@ func (s *Service) CheckOpenDSR(ctx context.Context, by wire.Principal, asked wir
 		}
 	}
 	if err != nil {
-		s.audit(ctx, wire.Request{TenantID: asked.TenantID}, by, "request_file", err)
+		s.audit(wire.Request{TenantID: asked.TenantID}, by, "request_file", err)
 	}
 	return err
 }

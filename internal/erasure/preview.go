@@ -136,7 +136,7 @@ func (s *Service) Preview(ctx context.Context, by wire.Principal, id string, ask
 			return nil
 		})
 	}
-	s.audit(ctx, r.Request, by, "request_preview", err)
+	s.audit(r.Request, by, "request_preview", err)
 	return r.Request, err
 }
 
@@ -163,7 +163,7 @@ func (s *Service) preview(ctx context.Context, by wire.Principal, r *request, as
 		if asked.BlastCap <= s.Limits.BlastCap {
 			return nil, invalid(fmt.Sprintf("blast_cap: an override is above the configured %d", s.Limits.BlastCap))
 		}
-		if err := checkText("reason", asked.Reason, true); err != nil {
+		if err := checkText("reason", asked.Reason); err != nil {
 			return nil, err
 		}
 		if names(part.Descriptor, asked.Reason) {

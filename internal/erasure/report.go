@@ -54,7 +54,7 @@ func (s *Service) Report(ctx context.Context, by wire.Principal, id string) (wir
 		return out, fmt.Errorf("signing the ledger: %w", err)
 	}
 	out.Checkpoint = string(checkpoint)
-	s.audit(ctx, r.Request, by, "request_report", nil)
+	s.audit(r.Request, by, "request_report", nil)
 	return out, nil
 }
 
@@ -74,4 +74,3 @@ func (s *Service) attest(r *request, now time.Time) wire.LogAttestation {
 
 // maxLogDays is the bound on logs above which they have to be erased by hand.
 const maxLogDays = 30
-

@@ -27,18 +27,18 @@ func entryID(id, stage, step string, n int) string {
 }
 
 // whom is everybody and everything that the request names.
-func (d *drive) whom(ctx context.Context, r *request) (people, sources []subject.Target, part sealedPart, err error) {
-	if part, err = d.opened(ctx, r); err != nil {
-		return nil, nil, part, err
+func (d *drive) whom(ctx context.Context, r *request) (people, sources []subject.Target, err error) {
+	part, err := d.opened(ctx, r)
+	if err != nil {
+		return nil, nil, err
 	}
-	people, sources, err = targets(r.TenantID, part.Descriptor, d.Salt)
-	return people, sources, part, err
+	return targets(r.TenantID, part.Descriptor, d.Salt)
 }
 
 // freeze holds back whoever writes for the people, in every cell that can be reached. A cell that can't be is no reason to
 // leave the others' rows where they are: it is frozen at the next try, before anything is deleted from it.
 func (d *drive) freeze(ctx context.Context, r *request) (result, error) {
-	people, _, _, err := d.whom(ctx, r)
+	people, _, err := d.whom(ctx, r)
 	if err != nil {
 		return result{}, err
 	}
@@ -97,7 +97,7 @@ func (d *drive) everywhere(ask func(Cell) error) (failed []string) {
 // enumerate writes the program of this attempt: where the rows are that are about to be deleted. It covers the cells that
 // answered for all their stores; from the others nothing is deleted in this attempt.
 func (d *drive) enumerate(ctx context.Context, r *request) (result, error) {
-	people, sources, _, err := d.whom(ctx, r)
+	people, sources, err := d.whom(ctx, r)
 	if err != nil {
 		return result{}, err
 	}
@@ -163,7 +163,7 @@ func (v survey) covered(cells []Cell) (names []string) {
 
 // execute deletes what the program covers, by the cascade, and keeps what every store measured.
 func (d *drive) execute(ctx context.Context, r *request) (result, error) {
-	people, sources, _, err := d.whom(ctx, r)
+	people, sources, err := d.whom(ctx, r)
 	if err != nil {
 		return result{}, err
 	}
@@ -261,7 +261,7 @@ func (d *drive) allExcluded(r *request, cell string) bool {
 
 // verify counts everything once more, in every cell. What is found goes round again.
 func (d *drive) verify(ctx context.Context, r *request) (result, error) {
-	people, sources, _, err := d.whom(ctx, r)
+	people, sources, err := d.whom(ctx, r)
 	if err != nil {
 		return result{}, err
 	}

@@ -207,7 +207,8 @@ func (f *File) Find(ctx context.Context, entryID string, from int64) (Entry, err
 // FindIn looks for an entry by reading a log from an index on.
 func FindIn(ctx context.Context, l interface {
 	Scan(ctx context.Context, from int64, yield func(Entry) error) error
-}, entryID string, from int64) (found Entry, err error) {
+}, entryID string, from int64,
+) (found Entry, err error) {
 	stop := errors.New("found")
 	needle := []byte(`"` + entryID + `"`)
 	err = l.Scan(ctx, from, func(e Entry) error {

@@ -99,10 +99,20 @@ func (r Record) check() error {
 		name, value string
 		required    bool
 	}{
-		{"entry_id", r.EntryID, true}, {"tenant_id", r.TenantID, true}, {"organization_id", r.OrganizationID, false},
-		{"method", r.Method, true}, {"phase", r.Phase, true}, {"subject_kind", r.SubjectKind, true}, {"subject_id", r.SubjectID, true},
-		{"policy_ref", r.PolicyRef, false}, {"hold_ref", r.HoldRef, false}, {"archive_ref", r.ArchiveRef, false}, {"note", r.Note, false},
-		{"request_ref", r.RequestRef, true}, {"request_digest", r.RequestDigest, false}, {"program_ref", r.ProgramRef, false},
+		{"entry_id", r.EntryID, true},
+		{"tenant_id", r.TenantID, true},
+		{"organization_id", r.OrganizationID, false},
+		{"method", r.Method, true},
+		{"phase", r.Phase, true},
+		{"subject_kind", r.SubjectKind, true},
+		{"subject_id", r.SubjectID, true},
+		{"policy_ref", r.PolicyRef, false},
+		{"hold_ref", r.HoldRef, false},
+		{"archive_ref", r.ArchiveRef, false},
+		{"note", r.Note, false},
+		{"request_ref", r.RequestRef, true},
+		{"request_digest", r.RequestDigest, false},
+		{"program_ref", r.ProgramRef, false},
 		{"program_hash", r.ProgramHash, false},
 	} {
 		if problem := textFault(f.value, f.required); problem != "" {

@@ -176,7 +176,9 @@ func (s surface) actions() map[string]action {
 	}
 }
 
-func reasonAlone(a wire.ActionRequest) wire.ActionRequest { return wire.ActionRequest{Reason: a.Reason} }
+func reasonAlone(a wire.ActionRequest) wire.ActionRequest {
+	return wire.ActionRequest{Reason: a.Reason}
+}
 
 // descriptor is a POST: it shows whom the request means, and is written down.
 func (s surface) descriptor(c *httpapi.Call, id string, asked wire.ActionRequest) error {

@@ -37,7 +37,7 @@ type Harness struct {
 const (
 	tenant      = "acme"
 	otherTenant = "globex"
-	stepLimit = 2 * time.Minute
+	stepLimit   = 2 * time.Minute
 )
 
 // Run checks everything that the adapter's stores implement.
