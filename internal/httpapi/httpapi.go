@@ -26,8 +26,8 @@ type Authenticator interface {
 
 // Config is what the kernel needs. Every field but Admin and TraceProject is required.
 type Config struct {
-	Log   *zap.Logger
-	Auth  Authenticator
+	Log  *zap.Logger
+	Auth Authenticator
 	// Admin says who the principals of erasure requests are. Nil where there are none: nothing may need auth.Admin then.
 	Admin Authenticator
 	Meter Meter
