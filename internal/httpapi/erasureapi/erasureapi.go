@@ -67,7 +67,7 @@ func (s surface) file(c *httpapi.Call) error {
 	if err := c.Decode(&asked); err != nil {
 		return err
 	}
-	r, err := s.File(c.R.Context(), principal(c), asked)
+	r, err := s.File(context.WithoutCancel(c.R.Context()), principal(c), asked)
 	if err != nil {
 		return err //nolint:wrapcheck // the mapper's
 	}
@@ -169,7 +169,7 @@ func (s surface) actions() map[string]action {
 			func(ctx context.Context, by wire.Principal, id string, a ask) (wire.Request, error) {
 				return s.Hold(ctx, by, id, a.HoldRef, a.Release)
 			}),
-		"exclude": do(excludeOwn, s.Exclude),
+		"exclude":    do(excludeOwn, s.Exclude),
 		"descriptor": s.descriptor,
 	}
 }
