@@ -75,7 +75,7 @@ func TestARequestIsFiledAndFoundWhereItIsSaidToBe(t *testing.T) {
 func TestEveryFaultOfAFilingIsNamedAtOnceAndNoneQuoted(t *testing.T) {
 	f := serve(t)
 	const quoted = "Quoted-1"
-	var all fields = filing()
+	all := filing()
 	var words []string
 	for _, c := range []struct {
 		field string
