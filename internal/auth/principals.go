@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -24,17 +25,20 @@ func ParsePrincipals(text string) (Callers, error) {
 		}
 		principal, wrong := parseCaller(entry)
 		principal.Roles = Admin
-		for _, other := range principals {
-			if other.Email == principal.Email || other.Sub != "" && other.Sub == principal.Sub {
-				wrong = append(wrong, "the address or the account is listed twice: two entries are two people, who approve together")
-			}
+		if slices.ContainsFunc(principals, func(other Caller) bool {
+			return other.Email == principal.Email || other.Sub != "" && other.Sub == principal.Sub
+		}) {
+			wrong = append(wrong, "the address or the account is listed twice: two entries are two people, who approve together")
 		}
 		for _, problem := range wrong {
 			faults = append(faults, fmt.Errorf("entry %d: %s", i+1, problem))
 		}
 		principals = append(principals, principal)
 	}
-	return principals, errors.Join(faults...)
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	return principals, nil
 }
 
 // DevPrincipals believes the header that names a principal, on loopback: AUTH_MODE=off.

@@ -45,7 +45,11 @@ func NewID() (string, error) {
 func (s *Service) file(ctx context.Context, by wire.Principal, id string, asked wire.FileRequest, from *DSR) (wire.Request, error) {
 	now := s.Now().UTC()
 	if err := s.checkFiled(asked, now); err != nil {
-		s.audit(wire.Request{TenantID: asked.TenantID}, by, "request_file", err)
+		refused := wire.Request{TenantID: asked.TenantID}
+		if subject.CheckTenant(asked.TenantID) != nil { // whatever was sent in its place, it is not written down
+			refused.TenantID = "-"
+		}
+		s.audit(refused, by, "request_file", err)
 		return wire.Request{}, err
 	}
 	people, sources, err := targets(asked.TenantID, asked.Descriptor, s.Salt)
@@ -194,8 +198,11 @@ func (s *Service) Show(ctx context.Context, id string) (wire.Request, error) {
 	return r.Request, nil
 }
 
-// List is a page of a tenant's requests, the newest first.
+// List is a page of a tenant's requests, the newest first. Errors: subject.ErrPageToken.
 func (s *Service) List(ctx context.Context, tenant, cursor string) (wire.RequestList, error) {
+	if cursor != "" && !isID(cursor) {
+		return wire.RequestList{}, subject.ErrPageToken
+	}
 	page, next, err := s.Requests.List(ctx, tenant, cursor, pageRequests)
 	if err != nil {
 		return wire.RequestList{}, fmt.Errorf("listing requests: %w", err)

@@ -114,7 +114,8 @@ func (s *Service) Preview(ctx context.Context, by wire.Principal, id string, ask
 	}
 	preview, err := s.preview(ctx, by, r, asked)
 	if err == nil {
-		r, err = s.change(ctx, id, func(r *request) error {
+		var changed *request
+		changed, err = s.change(ctx, id, func(r *request) error {
 			if err := previewable(r); err != nil {
 				return err
 			}
@@ -135,6 +136,9 @@ func (s *Service) Preview(ctx context.Context, by wire.Principal, id string, ask
 			s.tell(r, p.At)
 			return nil
 		})
+		if changed != nil { // else somebody else kept changing it
+			r = changed
+		}
 	}
 	s.audit(r.Request, by, "request_preview", err)
 	return r.Request, err

@@ -27,6 +27,8 @@ const (
 	byID      = "/v1/intent/subject/"
 	byIDRoute = byID + "{identity_id}"
 	verb      = ":erase"
+	requests  = "/admin/erasure/"
+	keys      = requests + "keys"
 	// maxChecked is how long a request body may be and still be checked.
 	maxChecked = 1 << 20
 )
@@ -163,6 +165,15 @@ func (c *checker) find(r *http.Request) (*v3.PathItem, string, *url.URL) {
 			route += verb
 			plain.Path += verb
 		}
+		return c.model.Paths.PathItems.GetOrZero(route), route, plain
+	}
+	if rest, below := strings.CutPrefix(path, requests); below && path != keys { // an id may be malformed
+		what := ""
+		if end := strings.IndexAny(rest, ":/"); end >= 0 {
+			what = rest[end:]
+		}
+		plain.Path = requests + "request" + what
+		route := requests + "{id}" + what
 		return c.model.Paths.PathItems.GetOrZero(route), route, plain
 	}
 	return c.model.Paths.PathItems.GetOrZero(path), path, plain

@@ -99,6 +99,12 @@ func TestAnswersThatAreNotInTheDocumentAreFound(t *testing.T) {
 		{"to a request that the document does not allow", "DELETE", "/v1/intent/subject/a", "application/json", erased, 200, true},
 		{"to an operation that is not declared", "GET", "/v1/intent/everything", "application/json", `{}`, 200, true},
 		{"a problem that is none", "DELETE", "/v1/intent/subject/a?tenant_id=acme", "application/problem+json", `{"type":"about:blank","title":"t","status":400}`, 400, true},
+		{"what an action on an erasure request lacks", "POST", "/admin/erasure/x:hold", "application/problem+json", `{"type":"urn:recount:problem:unprocessable","title":"t","status":422}`, 422, false},
+		{"the same with a type that is none", "POST", "/admin/erasure/x:hold", "application/problem+json", `{"type":"about:blank","title":"t","status":422}`, 422, true},
+		{"what can be read of an erasure request", "GET", "/admin/erasure/x/certificate", "application/json", `{"certificate":"c","keys":[]}`, 200, false},
+		{"one without a field", "GET", "/admin/erasure/x/certificate", "application/json", `{"certificate":"c"}`, 200, true},
+		{"the keys", "GET", "/admin/erasure/keys", "application/json", `{"keys":[]}`, 200, false},
+		{"an action that is not declared", "POST", "/admin/erasure/x:undo", "application/json", `{}`, 200, true},
 		{"404 in plain text", "GET", "/x", "text/plain", `not found`, 404, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

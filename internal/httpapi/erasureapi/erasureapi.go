@@ -67,7 +67,7 @@ func (s surface) file(c *httpapi.Call) error {
 	if err := c.Decode(&asked); err != nil {
 		return err
 	}
-	r, err := s.File(c.R.Context(), principal(c), asked)
+	r, err := s.File(context.WithoutCancel(c.R.Context()), principal(c), asked)
 	if err != nil {
 		return err //nolint:wrapcheck // the mapper's
 	}
@@ -135,7 +135,7 @@ func (s surface) actions() map[string]action {
 	do := func(own func(wire.ActionRequest) wire.ActionRequest, f func(ctx context.Context, by wire.Principal, id string, a wire.ActionRequest) (wire.Request, error)) action {
 		return func(c *httpapi.Call, id string, asked wire.ActionRequest) error {
 			if own(asked) != asked {
-				return httpapi.Unprocessable("the body has a field that belongs to another action")
+				return notItsOwn()
 			}
 			r, err := f(context.WithoutCancel(c.R.Context()), principal(c), id, asked)
 			if err != nil {
@@ -150,7 +150,7 @@ func (s surface) actions() map[string]action {
 			func(ctx context.Context, by wire.Principal, id string, a ask) (wire.Request, error) {
 				return s.VerifyIdentity(ctx, by, id, a.Method)
 			}),
-		"preview": do(func(a ask) ask { return ask{BlastCap: a.BlastCap, Reason: a.Reason} }, s.Preview),
+		"preview": do(previewOwn, s.Preview),
 		"approve": do(func(a ask) ask { return ask{Digest: a.Digest} },
 			func(ctx context.Context, by wire.Principal, id string, a ask) (wire.Request, error) {
 				return s.Approve(ctx, by, id, a.Digest)
@@ -165,15 +165,40 @@ func (s surface) actions() map[string]action {
 			func(ctx context.Context, by wire.Principal, id string, a ask) (wire.Request, error) {
 				return s.Extend(ctx, by, id, a.Until, a.Reason)
 			}),
-		"hold": do(func(a ask) ask { return ask{HoldRef: a.HoldRef, Release: a.Release} },
+		"hold": do(holdOwn,
 			func(ctx context.Context, by wire.Principal, id string, a ask) (wire.Request, error) {
 				return s.Hold(ctx, by, id, a.HoldRef, a.Release)
 			}),
-		"exclude": do(func(a ask) ask {
-			return ask{Store: a.Store, Article: a.Article, CounselRef: a.CounselRef, ReviewAt: a.ReviewAt, RemoveStore: a.RemoveStore}
-		}, s.Exclude),
+		"exclude":    do(excludeOwn, s.Exclude),
 		"descriptor": s.descriptor,
 	}
+}
+
+func notItsOwn() error {
+	return httpapi.Unprocessable("the body has a field that belongs to another action, or that says nothing beside the others")
+}
+
+// Some fields stand alone: a reference beside a release would be ignored, and so would a reason without a cap.
+
+func previewOwn(a wire.ActionRequest) wire.ActionRequest {
+	if a.BlastCap == 0 {
+		return wire.ActionRequest{}
+	}
+	return wire.ActionRequest{BlastCap: a.BlastCap, Reason: a.Reason}
+}
+
+func holdOwn(a wire.ActionRequest) wire.ActionRequest {
+	if a.Release {
+		return wire.ActionRequest{Release: true}
+	}
+	return wire.ActionRequest{HoldRef: a.HoldRef}
+}
+
+func excludeOwn(a wire.ActionRequest) wire.ActionRequest {
+	if a.RemoveStore {
+		return wire.ActionRequest{Store: a.Store, RemoveStore: true}
+	}
+	return wire.ActionRequest{Store: a.Store, Article: a.Article, CounselRef: a.CounselRef, ReviewAt: a.ReviewAt}
 }
 
 func reasonAlone(a wire.ActionRequest) wire.ActionRequest {
@@ -183,7 +208,7 @@ func reasonAlone(a wire.ActionRequest) wire.ActionRequest {
 // descriptor is a POST: it shows whom the request means, and is written down.
 func (s surface) descriptor(c *httpapi.Call, id string, asked wire.ActionRequest) error {
 	if asked != (wire.ActionRequest{}) {
-		return httpapi.Unprocessable("the body has a field that belongs to another action")
+		return notItsOwn()
 	}
 	d, err := s.Descriptor(c.R.Context(), principal(c), id)
 	if err != nil {

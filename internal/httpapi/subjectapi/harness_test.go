@@ -34,6 +34,12 @@ type fakeCell struct {
 	page       subject.PageRequest
 	serving    error
 	frozen     error // what a freeze or a thaw answers
+	freezes    []string
+	until      time.Time
+	keeps      [][]string // of the targets
+	lists      []bool     // of the enumerations
+	targets    []subject.Target
+	uncounted  bool // the second store can't be counted
 }
 
 func (f *fakeCell) Serving() error { return f.serving }
@@ -72,6 +78,7 @@ func (f *fakeCell) Erase(_ context.Context, requestID string, t subject.Target) 
 func (f *fakeCell) EraseBatch(ctx context.Context, requestID string, targets []subject.Target) []subject.Erasure {
 	out := make([]subject.Erasure, len(targets))
 	for i, t := range targets {
+		f.keeps = append(f.keeps, t.Keep)
 		out[i] = f.Erase(ctx, requestID, t)
 	}
 	return out
@@ -94,26 +101,35 @@ func (f *fakeCell) Health() wire.Health {
 }
 
 func (f *fakeCell) Enumerate(_ context.Context, requestID string, targets []subject.Target, list bool) []wire.Enumerated {
+	f.lists, f.targets = append(f.lists, list), append(f.targets, targets...)
 	out := make([]wire.Enumerated, len(targets))
 	for i, t := range targets {
 		f.note(requestID, t.Subject)
 		out[i] = wire.Enumerated{SubjectRef: string(t.Ref), Suppressed: subject.Measured(0), Receipts: []wire.Coordinates{
-			{Cell: f.cell, Store: "intent_scores", Backend: "sqlite", Status: "counted", Count: subject.Measured(1)},
+			{Cell: f.cell, Store: "intent_scores", Backend: "sqlite", Status: "counted", Count: subject.Measured(1), Sticky: true},
+			{Cell: f.cell, Store: "score_cache", Backend: "firestore", Status: "counted", Count: subject.Measured(0)},
 		}}
-		if list {
-			out[i].Receipts[0].RowIDs = []string{"r1"}
+		if f.uncounted {
+			failed := &out[i].Receipts[1]
+			failed.Status, failed.Count, failed.Detail = "failed", subject.Unmeasured(), "access_denied"
+		}
+		if list && t.AboutPerson() {
+			first := &out[i].Receipts[0]
+			first.RowIDs, first.Sources = []string{"r1"}, []wire.KeyedSource{{KeyID: "k1", Digest: "0a0b"}}
 		}
 	}
 	return out
 }
 
-func (f *fakeCell) Freeze(_ context.Context, requestID, _ string, people []subject.Subject, _ time.Time) error {
+func (f *fakeCell) Freeze(_ context.Context, requestID, freezeID string, people []subject.Subject, until time.Time) error {
 	f.note(requestID, people...)
+	f.freezes, f.until = append(f.freezes, "freeze "+freezeID), until
 	return f.frozen
 }
 
-func (f *fakeCell) Thaw(_ context.Context, requestID, _, _ string) error {
+func (f *fakeCell) Thaw(_ context.Context, requestID, freezeID, tenant string) error {
 	f.note(requestID)
+	f.freezes = append(f.freezes, "thaw "+freezeID+" "+tenant)
 	return f.frozen
 }
 

@@ -237,7 +237,9 @@ func (s Surface) kept(names []string) ([]string, error) {
 		if !slices.ContainsFunc(all, func(h wire.HealthStore) bool { return h.Store == name }) {
 			return nil, httpapi.Unprocessable("keep names a store that this cell doesn't have")
 		}
-		keep = append(keep, s.Cell.Name()+"/"+name)
+		if place := s.Cell.Name() + "/" + name; !slices.Contains(keep, place) {
+			keep = append(keep, place)
+		}
 	}
 	if len(keep) > 0 && len(keep) >= len(all) {
 		return nil, httpapi.Unprocessable("keep names every store of this cell: then there is nothing to ask of it")
