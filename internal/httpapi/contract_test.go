@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +20,7 @@ import (
 	"recount/internal/httpapi"
 	"recount/internal/httpapi/erasureapi"
 	"recount/internal/httpapi/intakeapi"
+	"recount/internal/httpapi/opendsrapi"
 	"recount/internal/httpapi/opsapi"
 	"recount/internal/httpapi/subjectapi"
 	"recount/internal/httpapi/suppressionapi"
@@ -41,6 +43,9 @@ func TestEveryOperationOfTheDocumentIsServedAndNoOther(t *testing.T) {
 		intakeapi.Mount(a, intakeapi.Endpoint{Path: kind.Path, Intake: &intake.Intake{Kind: kind}, Serving: c.Serving})
 	}
 	erasureapi.Mount(a, erasure.New(erasure.Config{}))
+	if err := opendsrapi.Mount(a, opendsrapi.Surface{Key: make([]byte, 32), Identities: identities(t), Signer: unsigned{}, Now: time.Now}); err != nil {
+		t.Fatal(err)
+	}
 	suppressionapi.Mount(a, suppressionapi.Surface{Cell: "scoring", Salt: salt})
 	opsapi.Mount(a, opsapi.Surface{
 		Health: c.Health, Ready: c.Ready, Stopping: func() bool { return false }, Coverage: c.Coverage, Metrics: http.NotFoundHandler(),
@@ -59,7 +64,7 @@ func TestEveryOperationOfTheDocumentIsServedAndNoOther(t *testing.T) {
 	for path, operations := range document.Paths {
 		patterns[mountedAs(path)] = true
 		// No method is TRACE: the answer says which ones there are.
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodTrace, strings.NewReplacer("{identity_id}", "a", "{id}", "a").Replace(path), http.NoBody)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodTrace, strings.NewReplacer("{identity_id}", "a", "{id}", "a", "{tenant_id}", "acme", "{subject_request_id}", "a7551968-d5d6-44b2-9831-815ac9017798").Replace(path), http.NoBody)
 		w := httptest.NewRecorder()
 		a.ServeHTTP(w, r)
 		var want []string
@@ -79,9 +84,23 @@ func TestEveryOperationOfTheDocumentIsServedAndNoOther(t *testing.T) {
 	}
 }
 
+type unsigned struct{}
+
+func (unsigned) Sign(string, time.Time, []byte) http.Header { return http.Header{} }
+func (unsigned) Certificate() []byte                        { return nil }
+
+func identities(t *testing.T) opendsrapi.Identities {
+	t.Helper()
+	known, err := opendsrapi.ParseIdentities(opendsrapi.DefaultIdentities)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return known
+}
+
 // mountedAs is the pattern that serves a path of the document: all that are below one prefix are one.
 func mountedAs(path string) string {
-	for _, prefix := range []string{"/v1/intent/subject/", "/admin/erasure/"} {
+	for _, prefix := range []string{"/v1/intent/subject/", "/admin/erasure/", "/opendsr/"} {
 		if strings.HasPrefix(path, prefix) {
 			return prefix + "*"
 		}

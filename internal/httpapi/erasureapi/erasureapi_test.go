@@ -227,12 +227,12 @@ func TestTheRequestsOfATenantComeInPagesTheNewestFirst(t *testing.T) {
 	}
 }
 
-func TestDrivingIsForACallerThatMayEraseAndForNoPrincipal(t *testing.T) {
+func TestDrivingIsForASchedulersRoleAndForNoPrincipal(t *testing.T) {
 	f := serve(t)
 	const path = root + ":resume"
 	f.wantProblem("nobody", f.send(http.MethodPost, path, ""), 401, "unauthenticated")
 	f.wantProblem("a principal", f.as(anna, http.MethodPost, path, ""), 401, "unauthenticated")
-	f.wantProblem("a caller that may not erase", f.send(http.MethodPost, path, "", "Authorization", "others"), 403, "forbidden")
+	f.wantProblem("a caller that may everything else", f.send(http.MethodPost, path, "", "Authorization", "others"), 403, "forbidden")
 	f.wantProblem("a body", f.send(http.MethodPost, path, "{}", "Authorization", "scheduler"), 400, "invalid-body")
 	f.wantProblem("reading it", f.send(http.MethodGet, path, "", "Authorization", "scheduler"), 405, "method-not-allowed")
 	id, digest := f.ready(filing())

@@ -223,8 +223,8 @@ func serve(t *testing.T) *fixture {
 		Log: zap.NewNop(), Meter: noMeter{}, Rate: 1e6, MaxInFlight: 100, Admin: must(auth.NewDevPrincipals("127.0.0.1:0"))(t),
 		Auth: callers{
 			"all":       {Email: "all@example.com", Roles: every},
-			"scheduler": {Email: "scheduler@example.com", Roles: auth.Erase},
-			"others":    {Email: "others@example.com", Roles: auth.Read | auth.Write | auth.Allow},
+			"scheduler": {Email: "scheduler@example.com", Roles: auth.Drive},
+			"others":    {Email: "others@example.com", Roles: auth.Read | auth.Write | auth.Erase | auth.Allow},
 		},
 	})
 	erasureapi.Mount(api, f.service)
