@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	driveAtOnce = 4                // requests that one process drives at a time
+	driveAtOnce = 4 // requests that one process drives at a time
 	dueSoon     = 7 * 24 * time.Hour
 	maxPause    = 30 * time.Minute // between two tries
 	lookEvery   = time.Second
@@ -110,7 +110,9 @@ func (s *Service) Resume(ctx context.Context) (driven, left int, err error) {
 // reopen verifies a poisoned ledger anew: until that succeeds nothing is driven.
 func (s *Service) reopen(ctx context.Context) error {
 	err := s.Ledger.Ready(ctx)
-	again, ok := s.Ledger.(interface{ Reopen(ctx context.Context) error })
+	again, ok := s.Ledger.(interface {
+		Reopen(ctx context.Context) error
+	})
 	if ok && errors.Is(err, ledger.ErrPoisoned) {
 		err = again.Reopen(ctx)
 	}

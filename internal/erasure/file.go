@@ -238,4 +238,3 @@ func orDash(id string) string {
 	}
 	return id
 }
-

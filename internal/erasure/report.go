@@ -74,4 +74,3 @@ func (s *Service) attest(r *request, now time.Time) wire.LogAttestation {
 
 // maxLogDays is the bound on logs above which they have to be erased by hand.
 const maxLogDays = 30
-

@@ -105,7 +105,9 @@ func (r *request) over() bool {
 }
 
 // executed reports whether anything may have been deleted.
-func (r *request) executed() bool { return r.stage(stageEnumerate).Status != stageWaiting || r.Attempts > 0 }
+func (r *request) executed() bool {
+	return r.stage(stageEnumerate).Status != stageWaiting || r.Attempts > 0
+}
 
 func (r *request) note(at time.Time, by, action, detail string) {
 	r.History = append(r.History, wire.Event{At: at, By: by, Action: action, Detail: detail})
