@@ -31,7 +31,7 @@ func (s *Service) File(ctx context.Context, by wire.Principal, asked wire.FileRe
 func (s *Service) file(ctx context.Context, by wire.Principal, asked wire.FileRequest, from *dsr) (wire.Request, error) {
 	now := s.Now().UTC()
 	if err := s.checkFiled(asked, now); err != nil {
-		s.audit(ctx, wire.Request{TenantID: asked.TenantID}, by, "request_file", err)
+		s.auditUnfiled(ctx, asked, by, err)
 		return wire.Request{}, err
 	}
 	id, err := uuid.NewV7()
@@ -78,6 +78,15 @@ func (s *Service) file(ctx context.Context, by wire.Principal, asked wire.FileRe
 	}
 	s.audit(ctx, r.Request, by, "request_file", nil)
 	return r.Request, nil
+}
+
+// auditUnfiled writes a refusal down. A tenant that is none could be anything, a person's name too.
+func (s *Service) auditUnfiled(ctx context.Context, asked wire.FileRequest, by wire.Principal, err error) {
+	r := wire.Request{TenantID: asked.TenantID}
+	if subject.CheckTenant(asked.TenantID) != nil {
+		r.TenantID = ""
+	}
+	s.audit(ctx, r, by, "request_file", err)
 }
 
 func (s *Service) seal(ctx context.Context, r *request, d wire.Descriptor) error {
@@ -138,10 +147,15 @@ func (s *Service) checkFiled(asked wire.FileRequest, now time.Time) error {
 	return nil
 }
 
+const namesPerson = "it outlives the person's data and must not name the person"
+
 func (s *Service) checkRecipients(asked wire.FileRequest) (faults []string) {
 	if asked.Callback != "" {
 		if err := s.Poster.CheckURL(asked.Callback); err != nil {
 			faults = append(faults, "callback_url: "+err.Error())
+		}
+		if names(asked.Descriptor, asked.Callback) {
+			faults = append(faults, "callback_url: "+namesPerson)
 		}
 	}
 	if len(asked.Recipients) > maxRecipients {
@@ -157,6 +171,8 @@ func (s *Service) checkRecipients(asked wire.FileRequest) (faults []string) {
 		case r.Callback != "" && r.Status == "" && r.Reason == "":
 			if err := s.Poster.CheckURL(r.Callback); err != nil {
 				problem = err.Error()
+			} else if names(asked.Descriptor, r.Callback) {
+				problem = "callback_url: " + namesPerson
 			}
 		case r.Callback == "" && (r.Status == "impossible" || r.Status == "disproportionate"):
 			if checkText("reason", r.Reason, true) != nil || names(asked.Descriptor, r.Reason) {

@@ -2,6 +2,7 @@ package erasure
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"recount/internal/wire"
@@ -52,9 +53,20 @@ func (s *Service) tellOpenDSR(r *request, now time.Time) {
 // FileOpenDSR files a request for an OpenDSR controller, under an id of its choice. It files, and never approves.
 func (s *Service) FileOpenDSR(ctx context.Context, by wire.Principal, asked wire.FileRequest, subjectRequestID, controllerID string, callbacks []string) (wire.Request, error) {
 	for _, url := range callbacks {
-		if err := s.Poster.CheckURL(url); err != nil {
-			return wire.Request{}, invalid("status_callback_urls: " + err.Error())
+		err := s.Poster.CheckURL(url)
+		if err == nil && names(asked.Descriptor, url) {
+			err = errors.New(namesPerson)
 		}
+		if err != nil {
+			err = invalid("status_callback_urls: " + err.Error())
+			s.auditUnfiled(ctx, asked, by, err)
+			return wire.Request{}, err
+		}
+	}
+	if names(asked.Descriptor, subjectRequestID) || names(asked.Descriptor, controllerID) {
+		err := invalid("subject_request_id and controller_id: " + namesPerson)
+		s.auditUnfiled(ctx, asked, by, err)
+		return wire.Request{}, err
 	}
 	return s.file(ctx, by, asked, &dsr{SubjectRequestID: subjectRequestID, ControllerID: controllerID, Callbacks: callbacks})
 }
