@@ -301,7 +301,7 @@ func (e *fakeEraser) remove(c *fakeCell, s *fakeStore, t subject.Target, rows []
 // the program is there and its hash is the one that its enumerate entry says.
 func (w *world) listed() map[string]bool {
 	hashes, refs := map[string]string{}, []string{}
-	_ = w.log.Scan(context.Background(), 0, func(entry ledger.Entry) error {
+	_ = w.log.Scan(context.Background(), w.from, func(entry ledger.Entry) error {
 		r, err := ledger.Decode(entry.Line)
 		switch {
 		case err == nil && r.Phase == "enumerate:outcome":

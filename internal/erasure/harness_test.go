@@ -1,18 +1,16 @@
 package erasure
 
 import (
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"net/http"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
-	"recount/internal/audit"
 	"recount/internal/descriptor"
 	"recount/internal/ledger"
 	"recount/internal/ledger/ledgertest"
@@ -59,6 +57,7 @@ type world struct {
 	limits   Limits
 	kill     *killer
 	eraser   *fakeEraser
+	from     int64 // of the ledger: where the entries begin that this test is about
 
 	mu  sync.Mutex
 	now time.Time
@@ -67,7 +66,7 @@ type world struct {
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{
-		t: t, dir: t.TempDir(), now: begin, audit: &recordedAudit{}, observer: &recordedObserver{}, poster: &fakePoster{}, kill: &killer{},
+		t: t, dir: folder(t), now: begin, audit: &recordedAudit{}, observer: &recordedObserver{}, poster: &fakePoster{}, kill: &killer{},
 		signing: ledgertest.Keys(t),
 		limits: Limits{
 			BackupHorizonDays: 10, LogRetentionDays: 30, DriftPercent: 10, BlastCap: 1000, ApprovalTTL: 72 * time.Hour,
@@ -95,6 +94,16 @@ func newWorld(t testing.TB) *world {
 	}
 	w.eraser = &fakeEraser{w: w}
 	return w
+}
+
+// folder is in memory where the machine has such a place: what a process left in the files is the same there.
+func folder(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "erasure")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 func (w *world) openLedger() {
@@ -250,7 +259,7 @@ func (w *world) stored(id string) *request {
 // records are the ledger's entries of a request.
 func (w *world) records(id string) (out []ledger.Record) {
 	w.t.Helper()
-	must(w.t, w.log.Scan(w.t.Context(), 0, func(e ledger.Entry) error {
+	must(w.t, w.log.Scan(w.t.Context(), w.from, func(e ledger.Entry) error {
 		r, err := ledger.Decode(e.Line)
 		if err == nil && r.RequestRef == id {
 			out = append(out, r)
@@ -310,86 +319,4 @@ func outcomeIn(t testing.TB, r wire.Request, cell, store string) wire.StoreOutco
 	}
 	t.Fatalf("nothing is known of %s/%s: %+v", cell, store, r.Stores)
 	return wire.StoreOutcome{}
-}
-
-type recordedAudit struct {
-	mu   sync.Mutex
-	rows []audit.Row
-}
-
-func (a *recordedAudit) Record(rows ...audit.Row) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.rows = append(a.rows, rows...)
-}
-
-func (a *recordedAudit) last() audit.Row {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.rows) == 0 {
-		return audit.Row{}
-	}
-	return a.rows[len(a.rows)-1]
-}
-
-type recordedObserver struct {
-	mu            sync.Mutex
-	ended         []string
-	failed        []string
-	overdue, soon int64
-}
-
-func (o *recordedObserver) RequestEnded(state string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.ended = append(o.ended, state)
-}
-
-func (o *recordedObserver) RequestsDue(overdue, soon int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.overdue, o.soon = overdue, soon
-}
-
-func (o *recordedObserver) RequestFailed(step string, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.failed = append(o.failed, step+": "+err.Error())
-}
-
-type plainSigner string
-
-func (s plainSigner) Sign(id string, _ time.Time, _ []byte) http.Header {
-	return http.Header{"Webhook-Id": {id}, "Signed-By": {string(s)}}
-}
-
-type posted struct {
-	url    string
-	header http.Header
-	body   string
-}
-
-type fakePoster struct {
-	mu     sync.Mutex
-	answer func(url string) error
-	posts  []posted
-}
-
-func (p *fakePoster) CheckURL(raw string) error {
-	if len(raw) < 22 || raw[:22] != "https://hooks.example/" {
-		return errors.New("a callback goes to a registered host by https")
-	}
-	return nil
-}
-
-func (p *fakePoster) Post(_ context.Context, url string, header http.Header, body []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.posts = append(p.posts, posted{url, header, string(body)})
-	if p.answer != nil {
-		if err := p.answer(url); err != nil {
-			return 0, err
-		}
-	}
-	return http.StatusOK, nil
 }
