@@ -203,3 +203,14 @@ type faultyPrograms struct {
 func (f *faultyPrograms) Write(ctx context.Context, id string, body []byte) error {
 	return f.k.do("program", func() error { return f.Programs.Write(ctx, id, body) })
 }
+
+// failingDestroy destroys no key.
+type failingDestroy struct {
+	Sealer
+	calls *int
+}
+
+func (f failingDestroy) Destroy(context.Context, string) error {
+	*f.calls++
+	return errFault
+}
