@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -297,38 +298,49 @@ func (e *fakeEraser) remove(c *fakeCell, s *fakeStore, t subject.Target, rows []
 	s.rows = slices.DeleteFunc(s.rows, func(r fakeRow) bool { return s.matches(t, r) })
 }
 
+// listing is what listed has read of the ledger so far.
+type listing struct {
+	mu     sync.Mutex
+	next   int64
+	hashes map[string]string
+	rows   map[string]bool
+}
+
 // listed is what the programs of the execute:intent entries hold, as cell/store/row, and cell/store/* for each store, where
 // the program is there and its hash is the one that its enumerate entry says.
 func (w *world) listed() map[string]bool {
-	hashes, refs := map[string]string{}, []string{}
-	_ = w.log.Scan(context.Background(), w.from, func(entry ledger.Entry) error {
+	l := w.listing
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = w.log.Scan(context.Background(), max(l.next, w.from), func(entry ledger.Entry) error {
 		r, err := ledger.Decode(entry.Line)
+		l.next = entry.Index + 1
 		switch {
 		case err == nil && r.Phase == "enumerate:outcome":
-			hashes[r.ProgramRef] = r.ProgramHash
+			l.hashes[r.ProgramRef] = r.ProgramHash
 		case err == nil && r.Phase == "execute:intent":
-			refs = append(refs, r.ProgramRef)
+			w.list(l, r.ProgramRef)
 		}
 		return err
 	})
-	out := map[string]bool{}
-	for _, ref := range refs {
-		body, err := w.programs.Read(context.Background(), strings.TrimSuffix(strings.TrimPrefix(ref, "erasure-programs/"), ".jsonl"))
-		if err != nil || ledger.Hash(body) != hashes[ref] {
-			continue
+	return maps.Clone(l.rows)
+}
+
+func (w *world) list(l *listing, ref string) {
+	body, err := w.programs.Read(context.Background(), strings.TrimSuffix(strings.TrimPrefix(ref, "erasure-programs/"), ".jsonl"))
+	if err != nil || ledger.Hash(body) != l.hashes[ref] {
+		return
+	}
+	for line := range bytes.Lines(body) {
+		var st struct {
+			Cell, Store string
+			RowIDs      []string `json:"row_ids"`
 		}
-		for line := range bytes.Lines(body) {
-			var st struct {
-				Cell, Store string
-				RowIDs      []string `json:"row_ids"`
-			}
-			if json.Unmarshal(line, &st) == nil {
-				out[st.Cell+"/"+st.Store+"/*"] = true
-				for _, id := range st.RowIDs {
-					out[st.Cell+"/"+st.Store+"/"+id] = true
-				}
+		if json.Unmarshal(line, &st) == nil {
+			l.rows[st.Cell+"/"+st.Store+"/*"] = true
+			for _, id := range st.RowIDs {
+				l.rows[st.Cell+"/"+st.Store+"/"+id] = true
 			}
 		}
 	}
-	return out
 }

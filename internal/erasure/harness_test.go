@@ -57,6 +57,7 @@ type world struct {
 	limits   Limits
 	kill     *killer
 	eraser   *fakeEraser
+	listing  *listing
 	from     int64 // of the ledger: where the entries begin that this test is about
 
 	mu  sync.Mutex
@@ -67,6 +68,7 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{
 		t: t, dir: folder(t), now: begin, audit: &recordedAudit{}, observer: &recordedObserver{}, poster: &fakePoster{}, kill: &killer{},
+		listing: &listing{hashes: map[string]string{}, rows: map[string]bool{}},
 		signing: ledgertest.Keys(t),
 		limits: Limits{
 			BackupHorizonDays: 10, LogRetentionDays: 30, DriftPercent: 10, BlastCap: 1000, ApprovalTTL: 72 * time.Hour,
