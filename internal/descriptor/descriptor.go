@@ -80,7 +80,11 @@ func (v *Vault) make(ctx context.Context, id string) (tink.AEAD, error) {
 	if err := handle.WriteWithAssociatedData(keyset.NewBinaryWriter(&wrapped), v.wrap, []byte(id)); err != nil {
 		return nil, fmt.Errorf("wrapping a key: %w", err)
 	}
-	if err := v.keys.Create(ctx, stores.Document{ID: id, Tenant: "-", Version: 1, Body: wrapped.Bytes()}); err != nil {
+	err = v.keys.Create(ctx, stores.Document{ID: id, Tenant: "-", Version: 1, Body: wrapped.Bytes()})
+	if errors.Is(err, stores.ErrDocumentExists) { // somebody else made one meanwhile
+		return v.key(ctx, id)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("keeping a key: %w", err)
 	}
 	return primitive(handle)
@@ -113,7 +117,10 @@ func primitive(handle *keyset.Handle) (tink.AEAD, error) {
 func LocalKey(path string) (tink.AEAD, error) {
 	text, err := os.ReadFile(path) //nolint:gosec // the configured folder
 	if errors.Is(err, fs.ErrNotExist) {
-		return makeLocalKey(path)
+		if err := makeLocalKey(path); err != nil && !errors.Is(err, fs.ErrExist) { // another process may have made it meanwhile
+			return nil, err
+		}
+		text, err = os.ReadFile(path) //nolint:gosec // as above
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the descriptors' key: %w", err)
@@ -125,29 +132,30 @@ func LocalKey(path string) (tink.AEAD, error) {
 	return primitive(handle)
 }
 
-func makeLocalKey(path string) (tink.AEAD, error) {
+func makeLocalKey(path string) error {
 	handle, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
-	if err != nil {
-		return nil, fmt.Errorf("making the descriptors' key: %w", err)
-	}
-	var text bytes.Buffer
-	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&text)); err != nil {
-		return nil, fmt.Errorf("writing the descriptors' key: %w", err)
-	}
-	if err := writeOnce(path, text.Bytes()); err != nil {
-		return nil, err
-	}
-	return primitive(handle)
-}
-
-// writeOnce makes a file that must not be there yet, durably.
-func writeOnce(path string, body []byte) error {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // the configured folder
 	if err != nil {
 		return fmt.Errorf("making the descriptors' key: %w", err)
 	}
+	var text bytes.Buffer
+	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&text)); err != nil {
+		return fmt.Errorf("writing the descriptors' key: %w", err)
+	}
+	return writeOnce(path, text.Bytes())
+}
+
+// writeOnce makes a file that must not be there yet, durably and whole: a process that ends in the middle leaves none under
+// that name. Errors: fs.ErrExist, wrapped.
+func writeOnce(path string, body []byte) error {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // with 0600
+	if err != nil {
+		return fmt.Errorf("making the descriptors' key: %w", err)
+	}
+	defer os.Remove(file.Name()) //nolint:errcheck // the link stays
 	_, err = file.Write(body)
-	err = errors.Join(err, file.Sync(), file.Close())
+	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+		err = os.Link(file.Name(), path)
+	}
 	if folder, opening := os.Open(filepath.Dir(path)); opening == nil {
 		err = errors.Join(err, folder.Sync(), folder.Close())
 	} else {

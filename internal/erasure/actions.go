@@ -40,6 +40,7 @@ func (s *Service) end(ctx context.Context, by wire.Principal, id, operation, sta
 		return nil
 	})
 	if err == nil {
+		s.Observer.RequestEnded(state)
 		s.wakeUp()
 	}
 	return out, err
@@ -77,8 +78,8 @@ func (s *Service) Extend(ctx context.Context, by wire.Principal, id string, unti
 func (s *Service) Hold(ctx context.Context, by wire.Principal, id, ref string, release bool) (wire.Request, error) {
 	return s.act(ctx, by, id, "request_hold", func(r *request, now time.Time, d wire.Descriptor) error {
 		switch {
-		case r.over():
-			return refuse("state", "the request is "+r.State)
+		case r.over() || r.Statement != "":
+			return refuse("state", "the request is "+r.State+", and all that it was to erase was verified as erased")
 		case release && r.Hold == nil:
 			return refuse("no_hold", "there is no hold to release")
 		case !release && (!isCode(ref) || names(d, ref)):
@@ -102,8 +103,7 @@ func (s *Service) reconsider(r *request, why string, now time.Time) {
 		return
 	}
 	r.Preview.ExpiresAt, r.Approvals, r.NextTryAt = now, nil, nil
-	switch {
-	case r.State == Previewed || r.runs():
+	if r.State == Previewed || r.runs() {
 		r.State, r.StateDetail = Verified, why+": preview and approve again"
 	}
 }

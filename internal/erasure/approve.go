@@ -75,6 +75,9 @@ func (s *Service) Approve(ctx context.Context, by wire.Principal, id, digest str
 		if r.stage(stageExecute).Status != stageDone { // by a program of what there is now
 			r.stage(stageEnumerate).Status = stageWaiting
 		}
+		if r.Statement == "" { // it may be long since anybody counted
+			r.stage(stageVerify).Status = stageWaiting
+		}
 		return nil
 	})
 	if err == nil && out.State == Approved {

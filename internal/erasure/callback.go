@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -21,7 +22,7 @@ const (
 	kindOpenDSR   = "opendsr"
 )
 
-// delivery is one callback that is due until it was taken, or given up.
+// delivery is one callback that is due until it was taken, or given up: then it is out of the outbox.
 type delivery struct {
 	ID        string    `json:"id"`
 	Kind      string    `json:"kind"`
@@ -30,7 +31,6 @@ type delivery struct {
 	Since     time.Time `json:"since"`
 	Next      time.Time `json:"next"`
 	Attempts  int       `json:"attempts"`
-	Done      bool      `json:"done"`
 	Recipient int       `json:"recipient,omitzero"` // of kindRecipient: which one
 }
 
@@ -72,7 +72,7 @@ func (d *drive) deliver(ctx context.Context) error {
 		return err
 	}
 	for _, due := range r.Outbox {
-		if due.Done || due.Next.After(d.Now()) {
+		if due.Next.After(d.Now()) {
 			continue
 		}
 		failure := d.post(ctx, due)
@@ -108,21 +108,20 @@ func (r *request) delivered(sent delivery, failure error, now time.Time) {
 			continue
 		}
 		o.Attempts++
+		over := true
 		var refused *notify.DeliveryError
 		next, more := notify.Next(o.Attempts, o.Since, now)
 		switch {
 		case failure == nil:
-			o.Done = true
 			r.informed(o, "notified", "", now)
 		case !more || errors.As(failure, &refused) && !refused.Retryable:
-			o.Done = true
 			r.note(now, "recount", "callback_given_up", o.Kind)
 			r.informed(o, "impossible", "the recipient's endpoint did not take the notice", now)
 		default:
-			o.Next = next
+			o.Next, over = next, false
 		}
-		if o.Done {
-			o.Body = nil
+		if over {
+			r.Outbox = slices.Delete(r.Outbox, i, i+1)
 		}
 		return
 	}

@@ -66,12 +66,15 @@ func (d *drive) close(ctx context.Context, r *request) (result, error) {
 			return result{}, err
 		}
 		if r, err = d.save(ctx, func(r *request) error {
-			if r.Statement == "" {
+			if r.Statement == "" && r.runs() {
 				r.Statement, r.ClosedAt = text, &at
 			}
 			return nil
 		}); err != nil {
 			return result{}, err
+		}
+		if r.Statement == "" { // somebody took the approvals back: from the statement on nobody can
+			return result{status: stageWaiting}, nil
 		}
 	}
 	var said struct {
@@ -104,7 +107,6 @@ func (d *drive) close(ctx context.Context, r *request) (result, error) {
 		r.KeyDestroyAt = &keyUntil
 		r.note(now, "recount", r.State, "")
 		d.tellRecipients(r, now)
-		d.Observer.RequestEnded(r.State)
 	}}, nil
 }
 
@@ -221,6 +223,9 @@ func (d *drive) destroyKey(ctx context.Context) error {
 	now := d.Now().UTC()
 	if !r.over() || r.KeyDestroyedAt != nil || r.KeyDestroyAt == nil || r.KeyDestroyAt.After(now) {
 		return nil
+	}
+	if r.State == Cancelled || r.State == Rejected {
+		d.thaw(ctx, r) // it may have been frozen already; where this fails it runs out by itself
 	}
 	before, err := d.record(ctx, r, "descriptor", "intent", 0, nil)
 	if err != nil {

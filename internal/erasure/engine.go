@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -145,17 +146,32 @@ func (s *Service) Drive(ctx context.Context, id string) error {
 	}
 	d := &drive{Service: s, id: id, epoch: r.Epoch}
 	err = errors.Join(d.stages(ctx), d.deliver(ctx), d.destroyKey(ctx))
-	_, letting := d.save(context.WithoutCancel(ctx), func(r *request) error {
-		r.Lease = lease{}
-		if err != nil && r.runs() {
-			d.again(r, "an error of the coordinator's own: see its log")
+	if letting := d.letGo(context.WithoutCancel(ctx), err); !errors.Is(letting, errLost) {
+		err = errors.Join(err, letting)
+	}
+	return err
+}
+
+// letGo gives the lease back. What failed is tried again later, so that it does not keep others from being driven.
+func (d *drive) letGo(ctx context.Context, failure error) error {
+	before := ""
+	r, err := d.save(ctx, func(r *request) error {
+		before, r.Lease = r.State, lease{}
+		switch name := r.next(); {
+		case failure == nil:
+			r.Later = nil
+		case r.runs() && name != "":
+			d.putOff(r, name, "an error of the coordinator's own: see its log", 0)
+		default:
+			later := d.Now().UTC().Add(maxPause)
+			r.Later = &later
 		}
 		return nil
 	})
-	if errors.Is(letting, errLost) {
-		letting = nil
+	if err == nil && r.State == Failed && before != Failed {
+		d.Observer.RequestEnded(Failed)
 	}
-	return errors.Join(err, letting)
+	return err
 }
 
 // drive is one request being driven under one epoch.
@@ -216,8 +232,16 @@ func (d *drive) stages(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := d.save(context.WithoutCancel(ctx), func(r *request) error { d.end(r, name, done); return nil }); err != nil {
+		before := ""
+		if r, err = d.save(context.WithoutCancel(ctx), func(r *request) error {
+			before = r.State
+			d.end(r, name, done)
+			return nil
+		}); err != nil {
 			return err
+		}
+		if r.State != before && (r.over() || r.State == Failed) { // behind the change, which may have been made more than once
+			d.Observer.RequestEnded(r.State)
 		}
 		if done.status == stagePending || done.undo {
 			return nil
@@ -232,7 +256,9 @@ func (d *drive) begin(r *request, name string) {
 	if st.StartedAt == nil {
 		st.StartedAt = &now
 	}
-	r.State = Running
+	if r.State == Approved { // one that is pending stays it until a store that was open is not any more
+		r.State = Running
+	}
 	if name == stageEnumerate {
 		r.Attempts++
 	}
@@ -241,22 +267,28 @@ func (d *drive) begin(r *request, name string) {
 func (d *drive) end(r *request, name string, done result) {
 	now := d.Now().UTC()
 	st := r.stage(name)
-	r.Entries = append(r.Entries, done.entries...)
 	for _, e := range done.entries {
-		st.Entries = append(st.Entries, e.ID)
+		if !slices.ContainsFunc(r.Entries, func(there entry) bool { return there.ID == e.ID }) {
+			r.Entries, st.Entries = bounded(append(r.Entries, e)), bounded(append(st.Entries, e.ID))
+		}
 	}
 	if done.after != nil {
 		done.after(r)
 	}
 	st.Status, st.Detail = done.status, done.detail
 	if done.undo {
-		r.stage(stageFreeze).Status, r.Attempts = stageWaiting, 0
+		if r.stage(stageExecute).StartedAt == nil {
+			r.stage(stageFreeze).Status, r.Attempts = stageWaiting, 0
+		}
 		return
 	}
 	if done.status != stagePending {
 		st.FinishedAt = &now
 		if name == stageExecute || name == stageVerify {
 			r.Tries = 0
+			if r.runs() {
+				r.State, r.StateDetail = Running, ""
+			}
 		}
 		return
 	}
@@ -266,27 +298,37 @@ func (d *drive) end(r *request, name string, done result) {
 	if !r.runs() {
 		return // somebody took the approvals back meanwhile
 	}
-	if r.Deadline != nil && now.After(*r.Deadline) {
-		st.Status, r.State, r.NextTryAt = stageFailed, Failed, nil
-		r.StateDetail = name + ": " + done.detail
-		r.note(now, "recount", Failed, r.StateDetail)
-		d.Observer.RequestEnded(Failed)
-		return
-	}
-	d.again(r, name+": "+done.detail)
-	if at := now.Add(done.wait); r.NextTryAt.Before(at) {
-		r.NextTryAt = &at
-	}
+	d.putOff(r, name, name+": "+done.detail, done.wait)
 }
 
-// again puts a request off: the pause doubles.
-func (d *drive) again(r *request, why string) {
-	pause := min(d.Limits.RetryFirst<<min(r.Tries, 20), maxPause)
-	at := d.Now().UTC().Add(pause)
+// putOff puts a request off until its deadline, when a person has to look at it: the pause doubles, and is no shorter than
+// wait.
+func (d *drive) putOff(r *request, name, why string, wait time.Duration) {
+	now := d.Now().UTC()
+	if r.Deadline != nil && now.After(*r.Deadline) {
+		r.stage(name).Status, r.State, r.StateDetail, r.NextTryAt = stageFailed, Failed, why, nil
+		r.note(now, "recount", Failed, why)
+		return
+	}
+	at := now.Add(max(min(d.Limits.RetryFirst<<min(r.Tries, 20), maxPause), wait))
 	if r.State != Pending || r.StateDetail != why {
-		r.note(d.Now().UTC(), "recount", Pending, why)
+		r.note(now, "recount", Pending, why)
 	}
 	r.Tries, r.State, r.StateDetail, r.NextTryAt = r.Tries+1, Pending, why, &at
+}
+
+// The most entries that a request lists, the first and the latest: one that is driven for months has to fit into a
+// document. The ledger has them all, under the request's id.
+const (
+	firstEntries  = 100
+	latestEntries = 400
+)
+
+func bounded[T any](list []T) []T {
+	if extra := len(list) - firstEntries - latestEntries; extra > 0 {
+		return slices.Delete(list, firstEntries, firstEntries+extra)
+	}
+	return list
 }
 
 // run does the work of a stage. Every stage is ledgered: what it is about to do before, what came of it after.

@@ -45,11 +45,7 @@ func NewID() (string, error) {
 func (s *Service) file(ctx context.Context, by wire.Principal, id string, asked wire.FileRequest, from *DSR) (wire.Request, error) {
 	now := s.Now().UTC()
 	if err := s.checkFiled(asked, now); err != nil {
-		refused := wire.Request{TenantID: asked.TenantID}
-		if subject.CheckTenant(asked.TenantID) != nil { // whatever was sent in its place, it is not written down
-			refused.TenantID = "-"
-		}
-		s.audit(refused, by, "request_file", err)
+		s.auditUnfiled(asked, by, err)
 		return wire.Request{}, err
 	}
 	people, sources, err := targets(asked.TenantID, asked.Descriptor, s.Salt)
@@ -95,6 +91,15 @@ func (s *Service) file(ctx context.Context, by wire.Principal, id string, asked 
 	}
 	s.audit(r.Request, by, "request_file", nil)
 	return r.Request, nil
+}
+
+// auditUnfiled writes a refusal down. A tenant that is none could be anything, a person's name too.
+func (s *Service) auditUnfiled(asked wire.FileRequest, by wire.Principal, err error) {
+	r := wire.Request{TenantID: asked.TenantID}
+	if subject.CheckTenant(asked.TenantID) != nil {
+		r.TenantID = ""
+	}
+	s.audit(r, by, "request_file", err)
 }
 
 func (s *Service) seal(ctx context.Context, r *request, d wire.Descriptor) error {
@@ -155,10 +160,15 @@ func (s *Service) checkFiled(asked wire.FileRequest, now time.Time) error {
 	return nil
 }
 
+const namesPerson = "it outlives the person's data and must not name the person"
+
 func (s *Service) checkRecipients(asked wire.FileRequest) (faults []string) {
 	if asked.Callback != "" {
 		if err := s.Poster.CheckURL(asked.Callback); err != nil {
 			faults = append(faults, "callback_url: "+err.Error())
+		}
+		if names(asked.Descriptor, asked.Callback) {
+			faults = append(faults, "callback_url: "+namesPerson)
 		}
 	}
 	if len(asked.Recipients) > maxRecipients {
@@ -174,6 +184,8 @@ func (s *Service) checkRecipients(asked wire.FileRequest) (faults []string) {
 		case r.Callback != "" && r.Status == "" && r.Reason == "":
 			if err := s.Poster.CheckURL(r.Callback); err != nil {
 				problem = err.Error()
+			} else if names(asked.Descriptor, r.Callback) {
+				problem = "callback_url: " + namesPerson
 			}
 		case r.Callback == "" && (r.Status == "impossible" || r.Status == "disproportionate"):
 			if checkText("reason", r.Reason) != nil || names(asked.Descriptor, r.Reason) {

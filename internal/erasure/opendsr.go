@@ -53,16 +53,23 @@ func (s *Service) tellOpenDSR(r *request, now time.Time) {
 
 // CheckOpenDSR answers what FileOpenDSR would refuse now, so that an id is bound to nothing that can't be filed. Errors:
 // *RefusedError.
-func (s *Service) CheckOpenDSR(ctx context.Context, by wire.Principal, asked wire.FileRequest, from DSR) error {
+func (s *Service) CheckOpenDSR(by wire.Principal, asked wire.FileRequest, from DSR) error {
 	err := s.checkFiled(asked, s.Now().UTC())
 	for _, url := range from.Callbacks {
-		if refused := s.Poster.CheckURL(url); refused != nil {
+		refused := s.Poster.CheckURL(url)
+		if refused == nil && names(asked.Descriptor, url) {
+			refused = errors.New(namesPerson)
+		}
+		if refused != nil {
 			err = invalid("status_callback_urls: " + refused.Error())
 			break
 		}
 	}
+	if names(asked.Descriptor, from.SubjectRequestID) || names(asked.Descriptor, from.ControllerID) {
+		err = invalid("subject_request_id and controller_id: " + namesPerson)
+	}
 	if err != nil {
-		s.audit(wire.Request{TenantID: asked.TenantID}, by, "request_file", err)
+		s.auditUnfiled(asked, by, err)
 	}
 	return err
 }
@@ -77,7 +84,7 @@ func (s *Service) FileOpenDSR(ctx context.Context, by wire.Principal, id string,
 	if r, err := s.Show(ctx, id); !errors.Is(err, ErrNotFound) {
 		return r, err
 	}
-	if err := s.CheckOpenDSR(ctx, by, asked, from); err != nil {
+	if err := s.CheckOpenDSR(by, asked, from); err != nil {
 		return wire.Request{}, err
 	}
 	r, err := s.file(ctx, by, id, asked, &from)

@@ -31,7 +31,10 @@ func (s *Service) counted(r *request, found survey) {
 			at := s.Now().UTC()
 			o.Status, o.Basis, o.Remaining, o.MeasuredAt, o.Detail = retained, e.Article, p.Count, &at, ""
 		} else if o.Status == "" {
-			o.Status, o.Detail = "failed", p.Detail
+			o.Status, o.Detail = "failed", string(subject.ReasonNothingVerified)
+		}
+		if o.Status == "failed" && p.Detail != "" {
+			o.Detail = p.Detail
 		}
 	}
 }
@@ -79,8 +82,8 @@ func outcomes(receipts []subject.Receipt, now time.Time) []wire.StoreOutcome {
 			until = until.UTC()
 			o.RecoverableUntil = &until
 		}
-		if worst[key] = worst[key].Worse(receipt.Status()); receipt.Status() != subject.Erased {
-			o.Detail = string(receipt.Reason())
+		if worse := worst[key].Worse(receipt.Status()); worse != worst[key] {
+			worst[key], o.Detail = worse, string(receipt.Reason())
 		}
 		o.Status = worst[key].String()
 	}

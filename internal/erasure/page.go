@@ -32,6 +32,7 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 		}
 		return text
 	},
+	"uncounted": uncounted,
 	"most": func(stores []wire.StoreOutcome) (most int64) {
 		for _, o := range stores {
 			n, _ := o.Before.Value()
@@ -49,6 +50,18 @@ func percent(c subject.Count, most int64) string {
 		return "0"
 	}
 	return fmt.Sprintf("%.1f", max(2, float64(n)*100/float64(most)))
+}
+
+// uncounted names the stores that sums leave out.
+func uncounted(stores []wire.StoreOutcome) string {
+	var names []string
+	for _, o := range stores {
+		_, before := o.Before.Value()
+		if _, remaining := o.Remaining.Value(); !before || !remaining {
+			names = append(names, o.Cell+"/"+o.Store)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 func when(t any, layout string) string {

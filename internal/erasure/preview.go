@@ -20,7 +20,13 @@ import (
 // place is one store of one cell, over all targets.
 type place struct {
 	wire.PreviewStore
-	coordinates []wire.Coordinates // by target; only of those that were counted
+	coordinates []located // only of targets that were counted
+}
+
+// located is where the rows of one target are. A store need not answer for every target.
+type located struct {
+	ref string
+	wire.Coordinates
 }
 
 func (p *place) name() string { return p.Cell + "/" + p.Store }
@@ -29,7 +35,6 @@ func (p *place) name() string { return p.Cell + "/" + p.Store }
 type survey struct {
 	places  []*place
 	targets []wire.PreviewTarget
-	refs    []string
 }
 
 // anyStore stands for the stores of a cell that could not say which it has.
@@ -50,7 +55,6 @@ func (s *Service) survey(ctx context.Context, all []subject.Target, list bool, c
 			kind = "person"
 		}
 		out.targets = append(out.targets, wire.PreviewTarget{Kind: kind, Ref: string(t.Ref), Suppressed: subject.Measured(0)})
-		out.refs = append(out.refs, string(t.Ref))
 	}
 	for i, cell := range cells {
 		out.add(cell.Name(), answers[i])
@@ -72,7 +76,7 @@ func (v *survey) add(cell string, answer []wire.Enumerated) {
 			p := v.at(byStore, c)
 			if n, counted := c.Count.Value(); counted {
 				v.targets[i].Total += n
-				p.coordinates = append(p.coordinates, c)
+				p.coordinates = append(p.coordinates, located{v.targets[i].Ref, c})
 			}
 		}
 	}
@@ -128,12 +132,15 @@ func (s *Service) Preview(ctx context.Context, by wire.Principal, id string, ask
 			if p.Digest, err = digest(r, p); err != nil {
 				return err
 			}
+			before := r.State
 			r.Preview, r.Approvals, r.StateDetail = &p, nil, ""
 			if r.Verification != nil {
 				r.State = Previewed
 			}
 			r.note(p.At, by.Email, "previewed", fmt.Sprintf("%d rows", p.Total))
-			s.tell(r, p.At)
+			if r.State != before {
+				s.tell(r, p.At)
+			}
 			return nil
 		})
 		if changed != nil { // else somebody else kept changing it
@@ -252,6 +259,18 @@ func tooMany(p *wire.Preview) bool {
 		limit = p.CapOverride.Cap
 	}
 	return p.Total > limit
+}
+
+// overCap reports whether more rows are there now than the preview lets a request hit: those of a cell that could not be
+// reached at the preview count too.
+func overCap(r *request, now survey) bool {
+	p := wire.Preview{BlastCap: r.Preview.BlastCap, CapOverride: r.Preview.CapOverride}
+	for _, is := range now.places {
+		if n, counted := is.Count.Value(); counted && !isExcluded(r, is.name()) {
+			p.Total += n
+		}
+	}
+	return tooMany(&p)
 }
 
 // recount is where the rows are now, for a drift check.

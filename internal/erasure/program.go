@@ -27,19 +27,20 @@ type step struct {
 // saltID says which salt made the references.
 const saltID = "intent_subject_salt"
 
-// program writes down where the rows are that the cells which are covered are about to lose.
-func program(found survey, covered []string) ([]byte, error) {
+// program writes down where the rows are that the cells which are covered are about to lose. What is retained is not in it: a
+// program may be carried out again.
+func program(r *request, found survey, covered []string) ([]byte, error) {
 	var body bytes.Buffer
 	for _, p := range found.places {
-		if !slices.Contains(covered, p.Cell) {
+		if !slices.Contains(covered, p.Cell) || isExcluded(r, p.name()) {
 			continue
 		}
-		for i, c := range p.coordinates {
+		for _, c := range p.coordinates {
 			ids, sources := c.RowIDs, c.Sources
 			for first := true; first || len(ids)+len(sources) > 0; first = false {
 				n, m := min(len(ids), idsPerLine), min(len(sources), idsPerLine)
 				line, err := json.Marshal(step{
-					V: 1, Cell: p.Cell, Store: p.Store, Ref: found.refs[i], SaltID: saltID, RowIDs: ids[:n], Sources: sources[:m],
+					V: 1, Cell: p.Cell, Store: p.Store, Ref: c.ref, SaltID: saltID, RowIDs: ids[:n], Sources: sources[:m],
 				}, json.FormatNilSliceAsNull(false))
 				if err != nil {
 					return nil, fmt.Errorf("writing a program: %w", err)

@@ -45,7 +45,7 @@ func (s *Service) Report(ctx context.Context, by wire.Principal, id string) (wir
 		remaining, _ := o.Remaining.Value()
 		out.RowsBefore, out.RowsRemaining = out.RowsBefore+before, out.RowsRemaining+remaining
 	}
-	if r.ClosedAt != nil {
+	if r.State == Closed || r.State == Unverified {
 		horizon := s.backupHorizon(*r.ClosedAt)
 		out.BackupHorizon = &horizon
 	}
@@ -62,7 +62,7 @@ func (s *Service) Report(ctx context.Context, by wire.Principal, id string) (wir
 // are bounded by the configured retention.
 func (s *Service) attest(r *request, now time.Time) wire.LogAttestation {
 	from := now
-	if r.ClosedAt != nil {
+	if r.State == Closed || r.State == Unverified {
 		from = *r.ClosedAt
 	}
 	return wire.LogAttestation{

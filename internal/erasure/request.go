@@ -29,6 +29,7 @@ type request struct {
 	Statement     string     `json:"statement,omitzero"`
 	Certificate   string     `json:"certificate,omitzero"`
 	Outbox        []delivery `json:"outbox"`
+	Later         *time.Time `json:"later,omitzero"` // callbacks and the key's end failed here, and are not tried before
 	DSR           *DSR       `json:"dsr,omitzero"`
 
 	version int64
@@ -121,16 +122,17 @@ func (r *request) wake() time.Time {
 			at = t
 		}
 	}
-	if r.runs() && r.NextTryAt != nil {
-		sooner(*r.NextTryAt)
-	}
 	for _, d := range r.Outbox {
-		if !d.Done {
-			sooner(d.Next)
-		}
+		sooner(d.Next)
 	}
 	if r.over() && r.KeyDestroyedAt == nil && r.KeyDestroyAt != nil {
 		sooner(*r.KeyDestroyAt)
+	}
+	if !at.IsZero() && r.Later != nil && r.Later.After(at) {
+		at = *r.Later
+	}
+	if r.runs() && r.NextTryAt != nil {
+		sooner(*r.NextTryAt)
 	}
 	return at
 }
@@ -156,8 +158,9 @@ func parse(d stores.Document) (*request, error) {
 // maxChanges is how often a change is tried again when somebody else changed the request meanwhile.
 const maxChanges = 20
 
-// change makes a change to the request as it is now. An error of the change is answered as it is, and nothing is kept.
-func (s *Service) change(ctx context.Context, id string, f func(*request) error) (*request, error) {
+// change makes a change to the request as it is now. An error of the change is answered as it is, and nothing is kept. The
+// request is nil where it could not be read.
+func (s *Service) change(ctx context.Context, id string, f func(*request) error) (last *request, err error) {
 	for range maxChanges {
 		r, err := s.load(ctx, id)
 		if err != nil {
@@ -172,6 +175,7 @@ func (s *Service) change(ctx context.Context, id string, f func(*request) error)
 		}
 		d, err = s.Requests.Update(ctx, d)
 		if errors.Is(err, stores.ErrDocumentStale) {
+			last = r
 			continue
 		}
 		if err != nil {
@@ -180,7 +184,7 @@ func (s *Service) change(ctx context.Context, id string, f func(*request) error)
 		r.version = d.Version
 		return r, nil
 	}
-	return nil, refuse("busy", "the request is being changed by somebody else: try again")
+	return last, refuse("busy", "the request is being changed by somebody else: try again")
 }
 
 func (s *Service) load(ctx context.Context, id string) (*request, error) {

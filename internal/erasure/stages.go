@@ -20,6 +20,9 @@ import (
 // freezeFor is how long a freeze lasts without being prolonged: longer than the longest pause between two tries.
 const freezeFor = 2 * time.Hour
 
+// freezeLongest is the longest freeze that a cell takes, with a while for its clock.
+const freezeLongest = 24*time.Hour - 5*time.Minute
+
 // entryID names an entry by what it is about, so that the same one is never written twice.
 func entryID(id, stage, step string, n int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s|%s|%s|%d", id, stage, step, n))
@@ -50,48 +53,62 @@ func (d *drive) freeze(ctx context.Context, r *request) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	failed := d.hold(ctx, r, people)
-	after, err := d.record(ctx, r, stageFreeze, "outcome", 0, func(rec *ledger.Record) { rec.Note = frozenNote(failed) })
-	return result{status: stageDone, detail: strings.Join(failed, ", "), entries: append(before, after...)}, err
+	open := d.hold(ctx, r, people, freezeFor)
+	after, err := d.record(ctx, r, stageFreeze, "outcome", 0, func(rec *ledger.Record) { rec.Note = frozenNote(open) })
+	return result{status: stageDone, detail: strings.Join(d.reasons(open), ", "), entries: append(before, after...)}, err
 }
 
-func frozenNote(failed []string) string {
-	if len(failed) == 0 {
+func frozenNote(open map[string]subject.Reason) string {
+	if len(open) == 0 {
 		return "frozen"
 	}
 	return "frozen_in_part"
 }
 
 // hold raises the freeze, or prolongs it, and answers the cells where that failed.
-func (d *drive) hold(ctx context.Context, r *request, people []subject.Target) []string {
+func (d *drive) hold(ctx context.Context, r *request, people []subject.Target, long time.Duration) map[string]subject.Reason {
+	if len(people) == 0 {
+		return nil
+	}
 	persons := make([]subject.Subject, len(people))
 	for i, t := range people {
 		persons[i] = t.Subject
 	}
 	return d.everywhere(func(cell Cell) error {
-		return cell.Freeze(ctx, uuid.NewString(), r.FreezeID, persons, d.Now().UTC().Add(freezeFor))
+		return cell.Freeze(ctx, uuid.NewString(), r.FreezeID, persons, d.Now().UTC().Add(min(long, freezeLongest)))
 	})
 }
 
 // thaw ends the freeze, and answers the cells where that failed: there it runs out by itself.
-func (d *drive) thaw(ctx context.Context, r *request) []string {
+func (d *drive) thaw(ctx context.Context, r *request) map[string]subject.Reason {
 	return d.everywhere(func(cell Cell) error { return cell.Thaw(ctx, uuid.NewString(), r.FreezeID, r.TenantID) })
 }
 
 // everywhere asks every cell at once, and answers those that failed, with the reason.
-func (d *drive) everywhere(ask func(Cell) error) (failed []string) {
+func (d *drive) everywhere(ask func(Cell) error) map[string]subject.Reason {
 	faults := make([]error, len(d.Cells))
 	var wg sync.WaitGroup
 	for i, cell := range d.Cells {
 		wg.Go(func() { faults[i] = ask(cell) })
 	}
 	wg.Wait()
+	failed := map[string]subject.Reason{}
 	for i, err := range faults {
 		if err != nil {
-			failed = append(failed, d.Cells[i].Name()+": "+string(subject.ReasonOf(err)))
+			failed[d.Cells[i].Name()] = subject.ReasonOf(err)
 		}
 	}
 	return failed
+}
+
+// reasons are those of cells where something failed, in the cells' order.
+func (d *drive) reasons(failed map[string]subject.Reason) (list []string) {
+	for _, cell := range d.Cells {
+		if reason := failed[cell.Name()]; reason != "" {
+			list = append(list, cell.Name()+": "+string(reason))
+		}
+	}
+	return list
 }
 
 // enumerate writes the program of this attempt: where the rows are that are about to be deleted. It covers the cells that
@@ -101,16 +118,17 @@ func (d *drive) enumerate(ctx context.Context, r *request) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	if r.Attempts > 1 && len(people) > 0 {
-		d.hold(ctx, r, people) // what fails is tried again with the next attempt
-	}
+	open := d.hold(ctx, r, people, freezeFor) // tried again with the next attempt
 	found := d.survey(ctx, append(people, sources...), true, d.Cells)
-	if r.Attempts == 1 && (r.Preview == nil || d.drifted(r.Preview, found)) {
-		d.thaw(ctx, r)
-		return result{status: stageWaiting, undo: true, after: func(r *request) { d.reconsider(r, "drift", d.Now().UTC()) }}, nil
+	if why := d.moved(r, found); why != "" {
+		if r.stage(stageExecute).StartedAt == nil {
+			d.thaw(ctx, r)
+		}
+		return result{status: stageWaiting, undo: true, after: func(r *request) { d.reconsider(r, why, d.Now().UTC()) }}, nil
 	}
-	covered := found.covered(d.Cells)
-	body, err := program(found, covered)
+	covered := slices.DeleteFunc(found.covered(r, d.Cells), func(cell string) bool { return open[cell] != "" })
+	found.explain(open)
+	body, err := program(r, found, covered)
 	if err != nil {
 		return result{}, err
 	}
@@ -137,15 +155,38 @@ func (d *drive) enumerate(ctx context.Context, r *request) (result, error) {
 	}}, err
 }
 
+// moved says why what was approved is not what there is: no more than that is deleted.
+func (d *drive) moved(r *request, found survey) string {
+	switch {
+	case r.Preview == nil:
+		return "no preview"
+	case r.stage(stageExecute).StartedAt == nil && d.drifted(r.Preview, found):
+		return "drift"
+	case overCap(r, found):
+		return "cap"
+	default:
+		return ""
+	}
+}
+
+// explain says of the stores of a cell that could not be frozen why they are left alone.
+func (v *survey) explain(open map[string]subject.Reason) {
+	for _, p := range v.places {
+		if reason := open[p.Cell]; reason != "" && p.Detail == "" {
+			p.Detail = string(reason)
+		}
+	}
+}
+
 // maxEpochs keeps the numbers of attempts apart under any epoch.
 const maxEpochs = 1 << 20
 
-// covered are the cells that answered for every store.
-func (v survey) covered(cells []Cell) (names []string) {
+// covered are the cells that answered for every store that is not excluded.
+func (v survey) covered(r *request, cells []Cell) (names []string) {
 	for _, cell := range cells {
 		whole := false
 		for _, p := range v.places {
-			if p.Cell != cell.Name() {
+			if p.Cell != cell.Name() || isExcluded(r, p.name()) {
 				continue
 			}
 			if _, counted := p.Count.Value(); !counted {
@@ -211,6 +252,9 @@ func (d *drive) execute(ctx context.Context, r *request) (result, error) {
 	}
 	if len(open) > 0 {
 		out.status, out.detail, out.wait = stagePending, strings.Join(open, "; "), waitFor(receipts)
+		if out.wait > 0 {
+			d.hold(ctx, r, people, out.wait+freezeFor)
+		}
 	}
 	return out, nil
 }
@@ -265,6 +309,7 @@ func (d *drive) verify(ctx context.Context, r *request) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+	d.hold(ctx, r, people, freezeFor) // it may be a while since it was raised
 	found := d.survey(ctx, append(people, sources...), false, d.Cells)
 	now := d.Now().UTC()
 	out := result{status: stageDone, after: func(r *request) { recounted(r, found, now) }}
@@ -272,10 +317,10 @@ func (d *drive) verify(ctx context.Context, r *request) (result, error) {
 	for _, p := range found.places {
 		n, counted := p.Count.Value()
 		switch {
-		case isExcluded(r, p.name()):
-		case !counted:
+		case !counted: // of what is excluded too: a certificate says how much was retained
 			unknown = append(unknown, p.name()+" "+p.Detail)
-		case n > 0:
+		case isExcluded(r, p.name()):
+		case n > 0 || !known(r, p):
 			hits = append(hits, p.name())
 		}
 	}
@@ -288,14 +333,19 @@ func (d *drive) verify(ctx context.Context, r *request) (result, error) {
 	if out.detail = "pass 1 counted 0 in every store; pass 2, the byte scan, is not_applicable"; r.Identifiers > 0 {
 		note = "pass1_zero_pass2_not_applicable"
 	}
-	out.entries, err = d.record(ctx, r, stageVerify, "outcome", 0, func(rec *ledger.Record) { rec.Note = note })
+	out.entries, err = d.record(ctx, r, stageVerify, "outcome", r.Attempts*maxEpochs+int(d.epoch), func(rec *ledger.Record) { rec.Note = note })
 	if err != nil {
 		return result{}, err
 	}
 	if failed := d.thaw(ctx, r); len(failed) > 0 {
-		out.detail += "; the freeze runs out by itself in " + strings.Join(failed, ", ")
+		out.detail += "; the freeze runs out by itself in " + strings.Join(d.reasons(failed), ", ")
 	}
 	return out, nil
+}
+
+// known reports whether the request has an outcome of the store: one that appeared since the program was written has not.
+func known(r *request, p *place) bool {
+	return slices.ContainsFunc(r.Stores, func(o wire.StoreOutcome) bool { return o.Cell == p.Cell && o.Store == p.Store })
 }
 
 func isExcluded(r *request, store string) bool {

@@ -19,7 +19,7 @@ import (
 
 // Requests is erasure requests, as far as a controller may reach.
 type Requests interface {
-	CheckOpenDSR(ctx context.Context, by wire.Principal, asked wire.FileRequest, from erasure.DSR) error
+	CheckOpenDSR(by wire.Principal, asked wire.FileRequest, from erasure.DSR) error
 	FileOpenDSR(ctx context.Context, by wire.Principal, id string, asked wire.FileRequest, from erasure.DSR) (wire.Request, error)
 	Show(ctx context.Context, id string) (wire.Request, error)
 	Cancel(ctx context.Context, by wire.Principal, id, reason string) (wire.Request, error)

@@ -65,7 +65,7 @@ func (s Surface) create(c *httpapi.Call, tenant string) error {
 	}
 	from := erasure.DSR{SubjectRequestID: f.subjectRequestID, ControllerID: fresh.ControllerID, Callbacks: f.callbacks}
 	kept, err := s.bind(c.R.Context(), tenant, f.subjectRequestID, fresh, func() error {
-		return s.Requests.CheckOpenDSR(c.R.Context(), by, f.asked, from)
+		return s.Requests.CheckOpenDSR(by, f.asked, from)
 	})
 	if err != nil {
 		return problem(err)
