@@ -20,7 +20,8 @@ const (
 	maxPersons     = 100
 	maxIdentifiers = 200
 	maxSources     = 900
-	maxIdentifier  = 512 // bytes
+	maxIdentifier  = 512       // bytes
+	maxDescriptor  = 256 << 10 // bytes as JSON: it is kept in the request's document
 )
 
 // sealedPart is what is kept under the request's own key.
@@ -44,6 +45,9 @@ func checkDescriptor(tenant string, d wire.Descriptor) []string {
 	}
 	if len(d.PersonIDs) > maxPersons || len(d.IdentifierStrings) > maxIdentifiers || len(d.WholeSources) > maxSources {
 		fault("descriptor: at most %d person_ids, %d identifier_strings and %d whole_sources", maxPersons, maxIdentifiers, maxSources)
+	}
+	if text, err := json.Marshal(d); err != nil || len(text) > maxDescriptor {
+		fault("descriptor: at most %d bytes in all: file a second request for the rest", maxDescriptor)
 	}
 	seen := map[string]bool{}
 	for i, id := range d.PersonIDs {

@@ -2,6 +2,7 @@ package erasure
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,11 @@ func TestATenantAndStringsAloneAreRefused(t *testing.T) {
 		"kind tenant": func(f *wire.FileRequest) { f.Kind = "tenant" },
 		"strings alone": func(f *wire.FileRequest) {
 			f.Descriptor = wire.Descriptor{IdentifierStrings: []wire.Identifier{{Value: phone, Strength: "strong"}}}
+		},
+		"more than a document holds": func(f *wire.FileRequest) {
+			for i := range 900 {
+				f.Descriptor.WholeSources = append(f.Descriptor.WholeSources, wire.Source{Source: "s", SourceRef: strings.Repeat("x", 1000) + strconv.Itoa(i)})
+			}
 		},
 		"a callback that names the person": func(f *wire.FileRequest) { f.Callback = "https://hooks.example/x?who=" + alias },
 		"a recipient that names the person": func(f *wire.FileRequest) {
