@@ -24,89 +24,92 @@ func (w *world) wantRefused(t *testing.T, what string, err error, code string) {
 	}
 }
 
+// refusals try to approve what must not be approved, and answer the code that they expect.
+var refusals = map[string]func(t *testing.T, w *world, s *Service, id string) (string, error){
+	"the same address in another case": func(t *testing.T, w *world, s *Service, id string) (string, error) {
+		digest := w.previewed(s, id)
+		_, err := s.Approve(t.Context(), wire.Principal{Sub: "1", Email: "a@x"}, id, digest)
+		must(t, err)
+		_, err = s.Approve(t.Context(), wire.Principal{Sub: "2", Email: "A@x"}, id, digest)
+		return "same_principal", err
+	},
+	"the same account": func(t *testing.T, w *world, s *Service, id string) (string, error) {
+		digest := w.previewed(s, id)
+		_, err := s.Approve(t.Context(), bob, id, digest)
+		must(t, err)
+		_, err = s.Approve(t.Context(), wire.Principal{Sub: bob.Sub, Email: "other@x"}, id, digest)
+		return "same_principal", err
+	},
+	"the requester under two accounts": func(t *testing.T, w *world, s *Service, id string) (string, error) {
+		digest := w.previewed(s, id)
+		_, err := s.Approve(t.Context(), wire.Principal{Sub: ann.Sub, Email: "other@x"}, id, digest)
+		must(t, err)
+		_, err = s.Approve(t.Context(), wire.Principal{Sub: "another", Email: strings.ToUpper(ann.Email)}, id, digest)
+		return "requester", err
+	},
+	"nobody": func(t *testing.T, w *world, s *Service, id string) (string, error) {
+		_, err := s.Approve(t.Context(), wire.Principal{Sub: "1"}, id, w.previewed(s, id))
+		return "principal", err
+	},
+	"an identity that is not verified": func(t *testing.T, w *world, s *Service, id string) (string, error) {
+		_, err := s.Approve(t.Context(), bob, id, w.previewedAgain(s, id))
+		return "not_verified", err
+	},
+	"no preview": func(t *testing.T, w *world, s *Service, id string) (string, error) {
+		_, err := s.VerifyIdentity(t.Context(), ann, id, "in person")
+		must(t, err)
+		_, err = s.Approve(t.Context(), bob, id, "")
+		return "no_preview", err
+	},
+	"another digest": func(t *testing.T, w *world, s *Service, id string) (string, error) {
+		first := w.previewed(s, id)
+		w.move(time.Second)
+		w.previewedAgain(s, id)
+		_, err := s.Approve(t.Context(), bob, id, first)
+		return "digest", err
+	},
+	"an expired preview": func(t *testing.T, w *world, s *Service, id string) (string, error) {
+		digest := w.previewed(s, id)
+		w.move(w.limits.ApprovalTTL)
+		_, err := s.Approve(t.Context(), bob, id, digest)
+		return "expired", err
+	},
+	"counts that drifted": func(t *testing.T, w *world, s *Service, id string) (string, error) {
+		digest := w.previewed(s, id)
+		must(t, w.cell("causal").write("outcomes", alice))
+		_, err := s.Approve(t.Context(), bob, id, digest)
+		return "drift", err
+	},
+	"more than the cap": func(t *testing.T, w *world, s *Service, id string) (string, error) {
+		s.Limits.BlastCap = 14
+		_, err := s.Approve(t.Context(), bob, id, w.previewed(s, id))
+		return "cap", err
+	},
+	"one that is rejected": func(t *testing.T, w *world, s *Service, id string) (string, error) {
+		digest := w.previewed(s, id)
+		_, err := s.Reject(t.Context(), bob, id, "manifestly unfounded")
+		must(t, err)
+		_, err = s.Approve(t.Context(), bob, id, digest)
+		return "state", err
+	},
+	"one that is cancelled": func(t *testing.T, w *world, s *Service, id string) (string, error) {
+		digest := w.previewed(s, id)
+		_, err := s.Cancel(t.Context(), bob, id, "taken back")
+		must(t, err)
+		_, err = s.Approve(t.Context(), bob, id, digest)
+		return "state", err
+	},
+	"a hold that appeared": func(t *testing.T, w *world, s *Service, id string) (string, error) {
+		digest := w.previewed(s, id)
+		_, err := s.Hold(t.Context(), cid, id, "case-9", false)
+		must(t, err)
+		_, err = s.Approve(t.Context(), bob, id, digest)
+		return "state", err
+	},
+}
+
 func TestAnApprovalIsRefusedFor(t *testing.T) {
-	for what, test := range map[string]func(t *testing.T, w *world, s *Service, id string) (string, error){
-		"the same address in another case": func(t *testing.T, w *world, s *Service, id string) (string, error) {
-			digest := w.previewed(s, id)
-			_, err := s.Approve(t.Context(), wire.Principal{Sub: "1", Email: "a@x"}, id, digest)
-			must(t, err)
-			_, err = s.Approve(t.Context(), wire.Principal{Sub: "2", Email: "A@x"}, id, digest)
-			return "same_principal", err
-		},
-		"the same account": func(t *testing.T, w *world, s *Service, id string) (string, error) {
-			digest := w.previewed(s, id)
-			_, err := s.Approve(t.Context(), bob, id, digest)
-			must(t, err)
-			_, err = s.Approve(t.Context(), wire.Principal{Sub: bob.Sub, Email: "other@x"}, id, digest)
-			return "same_principal", err
-		},
-		"the requester under two accounts": func(t *testing.T, w *world, s *Service, id string) (string, error) {
-			digest := w.previewed(s, id)
-			_, err := s.Approve(t.Context(), wire.Principal{Sub: ann.Sub, Email: "other@x"}, id, digest)
-			must(t, err)
-			_, err = s.Approve(t.Context(), wire.Principal{Sub: "another", Email: strings.ToUpper(ann.Email)}, id, digest)
-			return "requester", err
-		},
-		"nobody": func(t *testing.T, w *world, s *Service, id string) (string, error) {
-			_, err := s.Approve(t.Context(), wire.Principal{Sub: "1"}, id, w.previewed(s, id))
-			return "principal", err
-		},
-		"an identity that is not verified": func(t *testing.T, w *world, s *Service, id string) (string, error) {
-			_, err := s.Approve(t.Context(), bob, id, w.previewedAgain(s, id))
-			return "not_verified", err
-		},
-		"no preview": func(t *testing.T, w *world, s *Service, id string) (string, error) {
-			_, err := s.VerifyIdentity(t.Context(), ann, id, "in person")
-			must(t, err)
-			_, err = s.Approve(t.Context(), bob, id, "")
-			return "no_preview", err
-		},
-		"another digest": func(t *testing.T, w *world, s *Service, id string) (string, error) {
-			first := w.previewed(s, id)
-			w.move(time.Second)
-			w.previewedAgain(s, id)
-			_, err := s.Approve(t.Context(), bob, id, first)
-			return "digest", err
-		},
-		"an expired preview": func(t *testing.T, w *world, s *Service, id string) (string, error) {
-			digest := w.previewed(s, id)
-			w.move(w.limits.ApprovalTTL)
-			_, err := s.Approve(t.Context(), bob, id, digest)
-			return "expired", err
-		},
-		"counts that drifted": func(t *testing.T, w *world, s *Service, id string) (string, error) {
-			digest := w.previewed(s, id)
-			must(t, w.cell("causal").write("outcomes", alice))
-			_, err := s.Approve(t.Context(), bob, id, digest)
-			return "drift", err
-		},
-		"more than the cap": func(t *testing.T, w *world, s *Service, id string) (string, error) {
-			s.Limits.BlastCap = 14
-			_, err := s.Approve(t.Context(), bob, id, w.previewed(s, id))
-			return "cap", err
-		},
-		"one that is rejected": func(t *testing.T, w *world, s *Service, id string) (string, error) {
-			digest := w.previewed(s, id)
-			_, err := s.Reject(t.Context(), bob, id, "manifestly unfounded")
-			must(t, err)
-			_, err = s.Approve(t.Context(), bob, id, digest)
-			return "state", err
-		},
-		"one that is cancelled": func(t *testing.T, w *world, s *Service, id string) (string, error) {
-			digest := w.previewed(s, id)
-			_, err := s.Cancel(t.Context(), bob, id, "taken back")
-			must(t, err)
-			_, err = s.Approve(t.Context(), bob, id, digest)
-			return "state", err
-		},
-		"a hold that appeared": func(t *testing.T, w *world, s *Service, id string) (string, error) {
-			digest := w.previewed(s, id)
-			_, err := s.Hold(t.Context(), cid, id, "case-9", false)
-			must(t, err)
-			_, err = s.Approve(t.Context(), bob, id, digest)
-			return "state", err
-		},
-	} {
+	for what, test := range refusals {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t)
 			w.populate()
