@@ -45,6 +45,12 @@ type Erasure struct {
 // publishedCallbackSecret signs callbacks with AUTH_MODE=off, which only runs on loopback.
 const publishedCallbackSecret = "whsec_cmVjb3VudC1kZXZlbG9wbWVudC1jYWxsYmFja3M=" //nolint:gosec // known to everybody, and no secret
 
+// lookEvery and lookOnGCP are how often a coordinator looks for requests that are due.
+const (
+	lookEvery = time.Second
+	lookOnGCP = 10 * time.Second
+)
+
 // retryFirst is the first pause before a pending request is driven again; each further one is twice as long.
 const retryFirst = 2 * time.Second
 
@@ -72,7 +78,10 @@ func (e *Erasure) check(s *Service, cascade time.Duration) []error {
 	}
 	e.limits = erasure.Limits{
 		BackupHorizonDays: e.BackupHorizonDays, LogRetentionDays: e.LogRetentionDays, DriftPercent: drift, BlastCap: e.BlastCap,
-		ApprovalTTL: e.ApprovalTTL, Deadline: e.Deadline, Lease: 2*cascade + time.Minute, RetryFirst: retryFirst,
+		ApprovalTTL: e.ApprovalTTL, Deadline: e.Deadline, Lease: 2*cascade + time.Minute, RetryFirst: retryFirst, Look: lookEvery,
+	}
+	if s.StoreBackend == "gcp" { // every instance asks the database, and a scheduler calls too
+		e.limits.Look = lookOnGCP
 	}
 	faults = append(append(faults, e.checkKeys(s)...), e.checkPrincipals(s)...)
 	return append(faults, e.checkOpenDSR(s)...)

@@ -100,9 +100,15 @@ func targets(tenant string, d wire.Descriptor, salt subject.Salt) (people, sourc
 }
 
 // names reports whether a text quotes anything of the descriptor: it would outlive the person's data.
-func names(d wire.Descriptor, text string) bool {
+func names(d wire.Descriptor, text string) bool { return quotes(d, text, 3) }
+
+// namesInCode is names for URLs and ids, in which a short value stands by chance.
+func namesInCode(d wire.Descriptor, text string) bool { return quotes(d, text, 6) }
+
+// quotes reports whether a text holds a value of the descriptor of at least so many bytes.
+func quotes(d wire.Descriptor, text string, least int) bool {
 	text = strings.ToLower(text)
-	quoted := func(value string) bool { return len(value) > 2 && strings.Contains(text, strings.ToLower(value)) }
+	quoted := func(value string) bool { return len(value) >= least && strings.Contains(text, strings.ToLower(value)) }
 	return slices.ContainsFunc(d.PersonIDs, quoted) ||
 		slices.ContainsFunc(d.IdentifierStrings, func(s wire.Identifier) bool { return quoted(s.Value) }) ||
 		slices.ContainsFunc(d.WholeSources, func(s wire.Source) bool { return quoted(s.SourceRef) })

@@ -16,7 +16,7 @@ const (
 	driveAtOnce = 4 // requests that one process drives at a time
 	dueSoon     = 7 * 24 * time.Hour
 	maxPause    = 30 * time.Minute // between two tries
-	lookEvery   = time.Second
+	countEvery  = time.Minute      // how often open requests are counted, for metrics
 )
 
 // errLost says that another coordinator has taken the request over.
@@ -46,7 +46,7 @@ func (b *busy) leave(id string) {
 
 // Run drives what is due until ctx ends.
 func (s *Service) Run(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(s.Limits.Look)
 	defer tick.Stop()
 	for {
 		if _, _, err := s.Resume(ctx); err != nil && ctx.Err() == nil {
@@ -69,7 +69,7 @@ func (s *Service) wakeUp() {
 }
 
 // resumeAtOnce bounds how many requests one call looks at.
-const resumeAtOnce = 64
+const resumeAtOnce = 256
 
 // Resume drives every request that is due now, and answers how many it drove and how many it left for the next call.
 func (s *Service) Resume(ctx context.Context) (driven, left int, err error) {
@@ -96,16 +96,27 @@ func (s *Service) Resume(ctx context.Context) (driven, left int, err error) {
 		})
 	}
 	wg.Wait()
+	return len(ids), left, s.countDue(ctx, now)
+}
+
+// countDue tells the observer how many requests are due, once in a while: nobody needs it by the second.
+func (s *Service) countDue(ctx context.Context, now time.Time) error {
+	s.counting.Lock()
+	defer s.counting.Unlock()
+	if now.Sub(s.countedAt) < countEvery {
+		return nil
+	}
 	overdue, err := s.Requests.CountDue(ctx, now)
 	if err != nil {
-		return len(ids), left, fmt.Errorf("counting what is overdue: %w", err)
+		return fmt.Errorf("counting what is overdue: %w", err)
 	}
 	soon, err := s.Requests.CountDue(ctx, now.Add(dueSoon))
 	if err != nil {
-		return len(ids), left, fmt.Errorf("counting what is due: %w", err)
+		return fmt.Errorf("counting what is due: %w", err)
 	}
 	s.Observer.RequestsDue(overdue, soon-overdue)
-	return len(ids), left, nil
+	s.countedAt = now
+	return nil
 }
 
 // reopen verifies a poisoned ledger anew: until that succeeds nothing is driven.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"recount/internal/audit"
@@ -111,6 +112,7 @@ type Limits struct {
 	ApprovalTTL       time.Duration // of an approval and of a preview
 	Deadline          time.Duration // how long pending stores are driven again
 	Lease             time.Duration // longer than any one stage takes
+	Look              time.Duration // how often Run looks for what is due
 	RetryFirst        time.Duration // the first pause of a backoff that doubles
 }
 
@@ -119,6 +121,9 @@ type Service struct {
 	Config
 	kick chan struct{}
 	busy busy
+
+	counting  sync.Mutex
+	countedAt time.Time
 }
 
 // New makes a Service.

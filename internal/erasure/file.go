@@ -84,10 +84,8 @@ func (s *Service) file(ctx context.Context, by wire.Principal, id string, asked 
 		return wire.Request{}, err
 	}
 	if err := s.Requests.Create(ctx, d); err != nil {
-		if from != nil { // the id is filed again, or was at the same time, and what that sealed is under this key
-			return wire.Request{}, fmt.Errorf("keeping a request: %w", err)
-		}
-		return wire.Request{}, errors.Join(fmt.Errorf("keeping a request: %w", err), s.Sealer.Destroy(ctx, r.ID))
+		// The key stays: the request may be there all the same, or the id was filed at the same time under this key.
+		return wire.Request{}, fmt.Errorf("keeping a request: %w", err)
 	}
 	s.audit(r.Request, by, "request_file", nil)
 	return r.Request, nil
@@ -97,7 +95,7 @@ func (s *Service) file(ctx context.Context, by wire.Principal, id string, asked 
 func (s *Service) auditUnfiled(asked wire.FileRequest, by wire.Principal, err error) {
 	r := wire.Request{TenantID: asked.TenantID}
 	if subject.CheckTenant(asked.TenantID) != nil {
-		r.TenantID = ""
+		r.TenantID = "-"
 	}
 	s.audit(r, by, "request_file", err)
 }
@@ -167,7 +165,7 @@ func (s *Service) checkRecipients(asked wire.FileRequest) (faults []string) {
 		if err := s.Poster.CheckURL(asked.Callback); err != nil {
 			faults = append(faults, "callback_url: "+err.Error())
 		}
-		if names(asked.Descriptor, asked.Callback) {
+		if namesInCode(asked.Descriptor, asked.Callback) {
 			faults = append(faults, "callback_url: "+namesPerson)
 		}
 	}
@@ -184,7 +182,7 @@ func (s *Service) checkRecipients(asked wire.FileRequest) (faults []string) {
 		case r.Callback != "" && r.Status == "" && r.Reason == "":
 			if err := s.Poster.CheckURL(r.Callback); err != nil {
 				problem = err.Error()
-			} else if names(asked.Descriptor, r.Callback) {
+			} else if namesInCode(asked.Descriptor, r.Callback) {
 				problem = "callback_url: " + namesPerson
 			}
 		case r.Callback == "" && (r.Status == "impossible" || r.Status == "disproportionate"):

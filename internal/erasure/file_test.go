@@ -38,7 +38,7 @@ func TestEveryFaultOfARequestIsNamedAtOnceAndNothingIsQuoted(t *testing.T) {
 		t.Errorf("it quotes: %s", refused.Problem)
 	}
 	row := w.audit.last()
-	if row.Status != "refused" || row.Detail != "invalid" || row.TenantID != "" {
+	if row.Status != "refused" || row.Detail != "invalid" || row.TenantID != "-" {
 		t.Errorf("the audit says %+v", row)
 	}
 	page, err := s.List(t.Context(), tenant, "")

@@ -57,7 +57,7 @@ func (s *Service) CheckOpenDSR(by wire.Principal, asked wire.FileRequest, from D
 	err := s.checkFiled(asked, s.Now().UTC())
 	for _, url := range from.Callbacks {
 		refused := s.Poster.CheckURL(url)
-		if refused == nil && names(asked.Descriptor, url) {
+		if refused == nil && namesInCode(asked.Descriptor, url) {
 			refused = errors.New(namesPerson)
 		}
 		if refused != nil {
@@ -65,7 +65,7 @@ func (s *Service) CheckOpenDSR(by wire.Principal, asked wire.FileRequest, from D
 			break
 		}
 	}
-	if names(asked.Descriptor, from.SubjectRequestID) || names(asked.Descriptor, from.ControllerID) {
+	if namesInCode(asked.Descriptor, from.SubjectRequestID) || namesInCode(asked.Descriptor, from.ControllerID) {
 		err = invalid("subject_request_id and controller_id: " + namesPerson)
 	}
 	if err != nil {

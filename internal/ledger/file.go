@@ -146,11 +146,15 @@ func (f *File) closeFiles() error {
 	return errors.Join(append(faults, f.lock.Close())...)
 }
 
-// Head is the tree over every entry that this process knows of.
+// Head is the tree over every entry, those of other processes too.
 func (f *File) Head(context.Context) (Head, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.edge.Head(), nil
+	if f.poisoned { // what is known is what was acknowledged
+		return f.edge.Head(), nil
+	}
+	err := f.locked(f.catchUp)
+	return f.edge.Head(), err
 }
 
 // Line is one entry.
