@@ -3,8 +3,10 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -360,5 +362,92 @@ func TestNothingOfThePersonIsLeftAfterAClosedRequest(t *testing.T) {
 	w.Stop()
 	if found := filesWith(t, w.dir, marks...); len(found) > 0 {
 		t.Error(found)
+	}
+}
+
+// TestARequestRunsOnBigQueryAndFirestore has the request, its keys, the ledger and the programs in Firestore, and the rows in
+// BigQuery, which keeps what was deleted for a while.
+func TestARequestRunsOnBigQueryAndFirestore(t *testing.T) {
+	w, _ := onBigQuery(t, nil)
+	w.write("acme", "alice@example.com")
+	closed := w.reaches(w.approved(people("alice@example.com")).ID, "closed")
+	if n := w.held("acme", "alice@example.com"); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+	var got wire.CertificateResponse
+	if err := json.Unmarshal(w.admin("dpo@acme.example", http.MethodGet, "/admin/erasure/"+closed.ID+"/certificate", nil).Body, &got); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := verify.ParseKeys(strings.Join(got.Keys, ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	statement, err := verify.Certificate([]byte(got.Certificate), keys)
+	if err != nil || statement.RecoverableUntil == nil || statement.RecoverableUntil.Before(time.Now().AddDate(0, 0, 7)) {
+		t.Errorf("the certificate: %v, recoverable until %v", err, statement.RecoverableUntil)
+	}
+	if err := w.Coordinator.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Coordinator.StartAgain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.read(w.admin("dpo@acme.example", http.MethodGet, "/admin/erasure/"+closed.ID, nil)); r.State != "closed" {
+		t.Errorf("after a restart it is %s", r.State)
+	}
+}
+
+// TestAToolFilesByOpenDSRAndHearsOfTheEnd has a DSAR tool file, and a listener of its own told.
+func TestAToolFilesByOpenDSRAndHearsOfTheEnd(t *testing.T) {
+	told := make(chan string, 16)
+	listener := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		told <- r.Header.Get("X-OpenDSR-Processor-Domain") + " " + string(body)
+	}))
+	defer listener.Close()
+	w := start(t, own("coordinator", map[string]string{
+		"OPENDSR_DOMAIN": "privacy.acme.example", "OPENDSR_IDENTITIES": "email=person-email:{value}", "ERASURE_CALLBACK_HOSTS": strings.TrimPrefix(listener.URL, "http://"),
+	}))
+	w.write("acme", "person-email:alice@example.com")
+	const dsr = "a7551968-d5d6-44b2-9831-815ac9017798"
+	filed := w.do(http.MethodPost, w.Coordinator.URL+"/opendsr/acme/requests", encode(t, map[string]any{
+		"regulation": "gdpr", "subject_request_id": dsr, "subject_request_type": "erasure", "submitted_time": "2026-11-20T10:00:00Z",
+		"subject_identities":   []map[string]string{{"identity_type": "email", "identity_value": "Alice@example.com", "identity_format": "raw"}},
+		"status_callback_urls": []string{listener.URL + "/status"},
+	}), jsonBody)
+	if filed.Code != http.StatusCreated || filed.Header.Get("X-OpenDSR-Signature") == "" {
+		t.Fatalf("%d %s", filed.Code, filed.Body)
+	}
+	var list struct{ Requests []request }
+	if err := json.Unmarshal(w.admin("dpo@acme.example", http.MethodGet, "/admin/erasure?tenant_id=acme", nil).Body, &list); err != nil || len(list.Requests) != 1 {
+		t.Fatalf("%d requests, %v", len(list.Requests), err)
+	}
+	id := list.Requests[0].ID
+	w.read(w.action("dpo@acme.example", id, "verify-identity", map[string]any{"method": "by the tool"}))
+	r := w.read(w.action("dpo@acme.example", id, "preview", map[string]any{}))
+	for _, principal := range []string{"dpo@acme.example", "counsel@acme.example"} {
+		w.read(w.action(principal, id, "approve", map[string]any{"preview_digest": r.Preview.Digest}))
+	}
+	w.reaches(id, "closed")
+	for deadline := time.After(20 * time.Second); ; {
+		select {
+		case said := <-told:
+			if !strings.HasPrefix(said, "privacy.acme.example ") || strings.Contains(strings.ToLower(said), "alice") {
+				t.Fatalf("the tool was told %s", said)
+			}
+			if !strings.Contains(said, `"request_status":"completed"`) {
+				continue
+			}
+		case <-deadline:
+			t.Fatal("the tool never heard of the end")
+		}
+		break
+	}
+	status := w.do(http.MethodGet, w.Coordinator.URL+"/opendsr/acme/requests/"+dsr, nil, nil)
+	if status.Code != http.StatusOK || !strings.Contains(string(status.Body), `"request_status":"completed"`) {
+		t.Errorf("%d %s", status.Code, status.Body)
+	}
+	if n := w.held("acme", "person-email:alice@example.com"); n != 0 {
+		t.Errorf("%d rows are left", n)
 	}
 }

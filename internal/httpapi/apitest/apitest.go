@@ -29,6 +29,7 @@ const (
 	verb      = ":erase"
 	requests  = "/admin/erasure/"
 	keys      = requests + "keys"
+	opendsr   = "/opendsr/"
 	// maxChecked is how long a request body may be and still be checked.
 	maxChecked = 1 << 20
 )
@@ -175,6 +176,15 @@ func (c *checker) find(r *http.Request) (*v3.PathItem, string, *url.URL) {
 		plain.Path = requests + "request" + what
 		route := requests + "{id}" + what
 		return c.model.Paths.PathItems.GetOrZero(route), route, plain
+	}
+	if rest, below := strings.CutPrefix(path, opendsr); below {
+		if parts := strings.Split(rest, "/"); len(parts) > 1 {
+			route := opendsr + "{tenant_id}/" + parts[1]
+			if len(parts) > 2 {
+				route += "/{subject_request_id}"
+			}
+			return c.model.Paths.PathItems.GetOrZero(route), route, plain
+		}
 	}
 	return c.model.Paths.PathItems.GetOrZero(path), path, plain
 }
