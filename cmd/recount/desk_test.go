@@ -150,6 +150,13 @@ func (d *desk) requests() []string {
 	return slices.Clone(d.asked)
 }
 
+// header is what the n-th request carried.
+func (d *desk) header(n int) http.Header {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.headers[n]
+}
+
 // ServeHTTP plays the admin routes.
 func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)

@@ -49,7 +49,7 @@ func TestARequestIsFiled(t *testing.T) {
 	if want := []string{"POST /admin/erasure " + filedBody}; !slices.Equal(d.requests(), want) {
 		t.Errorf("asked %q\nwant  %q", d.requests(), want)
 	}
-	if by := d.headers[0].Get("X-Dev-Principal"); by != officer {
+	if by := d.header(0).Get("X-Dev-Principal"); by != officer {
 		t.Errorf("acted as %q", by)
 	}
 	d.run(t, fileArgs(t, "--json")...).wants(t, 0, `{"id":"`+theID+`","kind":"subject"`)
@@ -158,15 +158,15 @@ func TestAnAdminTokenIsSentAndNoOther(t *testing.T) {
 	command := d.command(t, "preview", theID, "--admin-token", "mine", "--token", "theirs")
 	command.Env = command.Env[:1]
 	finish(t, command)
-	if h := d.headers[0]; h.Get("Authorization") != "Bearer mine" || h.Get("X-Dev-Principal") != "" {
+	if h := d.header(0); h.Get("Authorization") != "Bearer mine" || h.Get("X-Dev-Principal") != "" {
 		t.Errorf("got %v", h)
 	}
 	d.run(t, "preview", theID, "--token", "theirs")
-	if h := d.headers[1]; h.Get("Authorization") != "" {
+	if h := d.header(1); h.Get("Authorization") != "" {
 		t.Errorf("got %v", h)
 	}
 	d.run(t, "health") // needs no principal, and sends none
-	if h := d.headers[2]; h.Get("X-Dev-Principal") != "" {
+	if h := d.header(2); h.Get("X-Dev-Principal") != "" {
 		t.Errorf("got %v", h)
 	}
 }

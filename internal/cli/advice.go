@@ -32,6 +32,7 @@ var advice = map[subject.Reason]string{
 	subject.ReasonSourceInvalid:    "a row's source is one that the ledger can't hold (too long, or no UTF-8): mend the row, then call again.",
 	subject.ReasonSourcesOpen:      "new derived items kept turning up. Call again: it goes on where it stopped.",
 	subject.ReasonFenced:           "somebody whom the records name is being erased. Send them again.",
+	subject.ReasonErasureLedger:    "the ledger of erasure requests can't be appended to: look at the coordinator's disk and log.",
 	subject.ReasonReadFailed:       "the rows could not be read.",
 	subject.ReasonUnreadable:       "the store can count and delete, but not show what it holds.",
 	subject.ReasonNothingVerified:  "no store answered, so nothing was verified.",
