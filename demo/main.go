@@ -54,7 +54,7 @@ func run(ctx context.Context, out io.Writer) error {
 	options := fleet.Options{Bin: *bin, Dir: dir}
 	if *up {
 		options.FirstPort = *first
-		options.Own = map[string]map[string]string{"coordinator": given("CASCADE_EXTRA_PEERS", "CASCADE_EXPECTED_STORES")}
+		options.Own = map[string]map[string]string{"coordinator": given("CASCADE_EXTRA_PEERS", "CASCADE_EXPECTED_STORES", "ERASURE_CALLBACK_HOSTS", "ERASURE_CALLBACK_SECRET", "OPENDSR_DOMAIN", "OPENDSR_IDENTITIES")}
 	}
 	d := &demo{out: out, dir: dir, bin: *bin}
 	d.step("Starting four services on loopback, with embedded stores")
@@ -159,7 +159,11 @@ func (d *demo) load(ctx context.Context) (sum taken, err error) {
 
 func (d *demo) stayUp(ctx context.Context) error {
 	d.step("Left running: stop with Ctrl-C; data and logs are in " + d.dir + " (remove it to start afresh)")
-	d.say("export RECOUNT_COORDINATOR=%s RECOUNT_CELLS=%s", d.fleet.Coordinator.URL, d.fleet.CellsEnv())
+	cells := d.fleet.CellsEnv()
+	if extra := os.Getenv("CASCADE_EXTRA_PEERS"); extra != "" {
+		cells += "," + extra
+	}
+	d.say("export RECOUNT_COORDINATOR=%s RECOUNT_CELLS=%s RECOUNT_PRINCIPAL=dpo@acme.example", d.fleet.Coordinator.URL, cells)
 	d.say("try: printf %%s '%s' | %s/recount erase --tenant %s --identity-file -", identity, d.bin, tenant)
 	<-ctx.Done()
 	return nil

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"recount/internal/subject"
 	"recount/internal/wire"
 )
 
@@ -280,7 +281,7 @@ func TestAReportIsPrintedOrWrittenOnce(t *testing.T) {
 	d, page := newDesk(t), filepath.Join(t.TempDir(), "report.html")
 	r := filed()
 	closed(&r)
-	body, err := wire.Marshal(wire.Report{RequestID: theID, Request: r, Outcome: "closed", RowsBefore: 1215, Limits: []string{"It has limits."}})
+	body, err := wire.Marshal(wire.Report{RequestID: theID, Request: r, Outcome: "closed", RowsBefore: subject.Measured(1215), RowsRemaining: subject.Measured(0), Limits: []string{"It has limits."}})
 	must(t, err)
 	route := "GET /admin/erasure/" + theID + "/report"
 	d.answer(route, 200, "application/json", string(body))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"recount/internal/cascade"
 	"recount/internal/wire"
 )
 
@@ -214,5 +215,30 @@ func TestABackfillIsReadAsItIsWritten(t *testing.T) {
 	environment(t, served())
 	if c, err := LoadCell(); err != nil || c.backfill != nil {
 		t.Errorf("without one: %+v, %v", c.backfill, err)
+	}
+}
+
+func TestEveryCellOfOursIsAPeerThatAnswersForItsStores(t *testing.T) {
+	peers, err := cascade.ParsePeers(cascade.PeerEnv{}, coordinatorCell)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stores := map[string][]string{}
+	for _, p := range peers {
+		stores[p.Name] = p.Stores
+	}
+	for name, kinds := range cells() {
+		if name == coordinatorCell {
+			continue
+		}
+		for _, k := range kinds {
+			want := k.Table.Store
+			if name == graphCell {
+				want = "graph" // with its journal where there is one
+			}
+			if !slices.Contains(stores[name], want) {
+				t.Errorf("the cascade does not ask %s for %s: rows would stay there, and the whole would be erased", name, want)
+			}
+		}
 	}
 }

@@ -16,9 +16,9 @@ import (
 
 // Erasure is the configuration of erasure requests, which the coordinator has.
 type Erasure struct {
-	AdminAudience     string        `env:"ADMIN_AUDIENCE"`   // of principals' tokens: not AUTH_AUDIENCE
-	AdminPrincipals   string        `env:"ADMIN_PRINCIPALS"` // email[#sub],…
-	BackupHorizonDays int           `env:"ERASURE_BACKUP_HORIZON_DAYS"`
+	AdminAudience     string        `env:"ADMIN_AUDIENCE"`              // of principals' tokens: not AUTH_AUDIENCE
+	AdminPrincipals   string        `env:"ADMIN_PRINCIPALS"`            // email[#sub],…
+	BackupHorizonDays *int          `env:"ERASURE_BACKUP_HORIZON_DAYS"` // unset: nobody says how long backups are kept
 	LogRetentionDays  int           `env:"ERASURE_LOG_RETENTION_DAYS_MAX" envDefault:"30"`
 	DriftLimit        string        `env:"ERASURE_DRIFT_LIMIT" envDefault:"10%"`
 	BlastCap          int64         `env:"ERASURE_BLAST_CAP" envDefault:"10000"`
@@ -59,9 +59,9 @@ func (e *Erasure) check(s *Service, cascade time.Duration) []error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	e.enabled = s.AuthMode == "off" || e.AdminAudience != "" || e.AdminPrincipals != ""
-	for name, n := range map[string]int{"ERASURE_BACKUP_HORIZON_DAYS": e.BackupHorizonDays, "ERASURE_LOG_RETENTION_DAYS_MAX": e.LogRetentionDays} {
-		if n < 0 || n > 36_500 {
-			fault("%s: %d is no number of days", name, n)
+	for name, n := range map[string]*int{"ERASURE_BACKUP_HORIZON_DAYS": e.BackupHorizonDays, "ERASURE_LOG_RETENTION_DAYS_MAX": &e.LogRetentionDays} {
+		if n != nil && (*n < 0 || *n > 36_500) {
+			fault("%s: %d is no number of days", name, *n)
 		}
 	}
 	if e.BlastCap <= 0 {

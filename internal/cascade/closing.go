@@ -17,7 +17,7 @@ const (
 )
 
 // closing is a cascade that closes over sources: what one cell resolved, every other cell is asked for, until no new one
-// appears (DESIGN 9).
+// appears.
 type closing struct {
 	cells     []Cell
 	requestID string

@@ -81,7 +81,7 @@ type holdCmd struct {
 
 // Help is shown below the flags.
 func (holdCmd) Help() string {
-	return `A hold stops nothing by itself: it takes the approvals back, and both approvers see it in the next preview.`
+	return `A hold takes the approvals back, also of a request that is being carried out: both approvers see it in the next preview, and approve again, or do not.`
 }
 
 // Run writes the hold down, or releases it.

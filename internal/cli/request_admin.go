@@ -55,6 +55,8 @@ func (s *session) asAdmin() (*admin, error) {
 		return nil, usagef("--admin-token is given as it was signed")
 	case g.AdminToken != "":
 		own.tokens = givenTokens{"": g.AdminToken}
+	case g.Principal == "" && g.AdminToken == "" && g.Auth == "" && isLoopback(s.coordinator.base.Hostname()):
+		return nil, usagef("say who acts: --principal EMAIL (RECOUNT_PRINCIPAL) for a coordinator on loopback, else --admin-token or --auth google")
 	case g.Auth == "google" && g.AdminAud == "":
 		return nil, usagef("--auth google needs --admin-audience here: the coordinator takes a token for its admin audience alone")
 	case g.Auth == "google":

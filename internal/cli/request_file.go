@@ -23,7 +23,7 @@ type requestCmd struct {
 	SourceFile     string   `placeholder:"FILE" help:"A file of sources that go as a whole, one a line: the source, a tab, its reference."`
 	Ground         string   `required:"" placeholder:"17(1)(a)" help:"The ground of Art. 17(1): 17(1)(a) to 17(1)(f)."`
 	Received       string   `required:"" placeholder:"DATE" help:"When the person asked, a date or a time of RFC 3339: the month of Art. 12(3) begins there."`
-	Policy         string   `required:"" enum:"delete,redact" placeholder:"POLICY" help:"'delete' or 'redact'."`
+	Policy         string   `required:"" enum:"delete,redact" placeholder:"POLICY" help:"'delete', or 'redact' for surfaces that mask in place: the rows of stores are removed either way."`
 	Recipient      []string `sep:"none" placeholder:"NAME=URL" help:"Somebody whom the data was disclosed to and who is told (Art. 19): NAME=URL, or NAME!impossible=REASON, or NAME!disproportionate=REASON. Repeat it for each. A company or a code, never a person."`
 	Callback       string   `placeholder:"URL" help:"Is told of every change of state, with a payload that names nobody."`
 }

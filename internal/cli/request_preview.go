@@ -50,6 +50,9 @@ func (c *previewCmd) Run(ctx context.Context, s *session) error {
 	if got.State == stateFiled {
 		s.say("  Then, two people, each: recount approve %s --digest %s", got.ID, printable(got.Preview.Digest))
 	}
+	if got.Preview.Total == 0 && len(got.Preview.Unreachable) == 0 {
+		s.note("Nothing was found. If you expected data, check the tenant and the spelling of the identity: they are compared byte for byte.")
+	}
 	return nil
 }
 
@@ -60,7 +63,11 @@ func (s *screen) showPreview(r wire.Request) {
 	s.say("")
 	s.previewStores(p)
 	s.say("")
-	s.say("  %s would be erased, of tenant %s, by the policy %s, on the ground of Art. %s.", s.paint(bold, plural64(p.Total, "row")),
+	atLeast := ""
+	if n := len(p.Unreachable); n > 0 {
+		atLeast = fmt.Sprintf("at least, with %s not counted, ", plural(n, "store"))
+	}
+	s.say("  %s%s would be erased, of tenant %s, by the policy %s, on the ground of Art. %s.", atLeast, s.paint(bold, plural64(p.Total, "row")),
 		printable(r.TenantID), printable(r.Policy), printable(r.LegalRef))
 	limit := p.BlastCap
 	if p.CapOverride != nil {
@@ -104,12 +111,12 @@ func (s *screen) previewStores(p *wire.Preview) {
 		if _, counted := st.Count.Value(); !counted {
 			what = s.paint(red, "not counted")
 		}
-		if st.Excluded {
-			what = s.paint(yellow, "retained")
-		}
 		sticky := "stays away"
 		if !st.Sticky {
 			sticky = "can come back"
+		}
+		if st.Excluded {
+			what, sticky = s.paint(yellow, "retained"), "–"
 		}
 		rows[i] = []string{
 			printable(st.Cell), printable(st.Store), number(st.Count), what, momentOf(st.RecoverableUntil), sticky, printable(st.Detail), printable(st.Backend),
@@ -158,6 +165,7 @@ undone. The preview is shown again first; on a terminal you type its number of r
 
 // Run shows what is approved, asks, and approves.
 func (c *approveCmd) Run(ctx context.Context, s *session) error {
+	c.Digest = strings.ToLower(c.Digest)
 	if len(c.Digest) != 64 || strings.Trim(c.Digest, "0123456789abcdef") != "" {
 		return usagef("--digest has 64 hex digits, as recount preview printed it")
 	}

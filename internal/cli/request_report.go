@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"recount/internal/subject"
 	"recount/internal/wire"
 )
 
@@ -74,9 +75,9 @@ func (c *reportCmd) page(ctx context.Context, a *admin) error {
 func (s *screen) showReport(r wire.Report) {
 	s.say("%s %s  %s", s.stateMark(r.Outcome), s.stateWord(r.Outcome), s.paint(faint, r.RequestID))
 	s.field("clock", clockOf(r.Request, r.GeneratedAt))
-	s.field("rows", fmt.Sprintf("%d before, %d left", r.RowsBefore, r.RowsRemaining))
+	s.field("rows", counted(r.RowsBefore)+" before, "+counted(r.RowsRemaining)+" left")
 	s.field("recoverable", momentOf(r.Recoverable))
-	s.field("backups", momentOf(r.BackupHorizon))
+	s.field("backups", backups(r.BackupHorizon))
 	s.field("ledger", fmt.Sprintf("%d of its entries are about this", len(r.Entries)))
 	s.field("logs", fmt.Sprintf("kept %s", plural(r.LogAttestation.RetentionDays, "day")))
 	s.say("")
@@ -144,4 +145,19 @@ func keep(flag, path string, force bool, content []byte) error {
 		err = os.Link(file.Name(), path) // unlike a rename, it replaces nothing
 	}
 	return broke(err)
+}
+
+// backups says when none holds the data any more, if anybody has said how long they are kept.
+func backups(until *time.Time) string {
+	if until == nil {
+		return "not stated by the operator"
+	}
+	return "gone by " + moment(*until)
+}
+
+func counted(c subject.Count) string {
+	if n, measured := c.Value(); measured {
+		return strconv.FormatInt(n, 10)
+	}
+	return "–"
 }

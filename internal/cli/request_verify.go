@@ -198,12 +198,12 @@ func (s *screen) showStatement(st verify.Statement) {
 			before = strconv.FormatInt(*one.Before, 10)
 		}
 		status := one.Status
-		if one.Basis != "" {
-			status = "retained, Art. " + one.Basis
-		}
 		back := "stays away"
 		if !one.Sticky {
 			back = "can come back"
+		}
+		if one.Basis != "" {
+			status, back = "retained, Art. "+one.Basis, "–"
 		}
 		rows[i] = []string{
 			printable(one.Cell), printable(one.Store), printable(status), before, strconv.FormatInt(one.Remaining, 10), moment(one.MeasuredAt),
@@ -234,7 +234,7 @@ func (s *screen) showStatement(st verify.Statement) {
 			s.field("not done", printable(stage.Stage)+": "+strings.ReplaceAll(printable(stage.Status), "_", " "))
 		}
 	}
-	s.field("backups", "gone by "+moment(st.BackupHorizonUntil))
+	s.field("backups", backups(st.BackupHorizonUntil))
 	s.field("recoverable", momentOf(st.RecoverableUntil))
 	s.say("")
 }

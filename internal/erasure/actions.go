@@ -73,8 +73,8 @@ func (s *Service) Extend(ctx context.Context, by wire.Principal, id string, unti
 	})
 }
 
-// Hold writes a legal hold down, or releases it. It stops no approved erasure by itself: one that appears in mid-run returns
-// the request to both approvers, who see it. Errors: ErrNotFound, *RefusedError.
+// Hold writes a legal hold down, or releases it. It takes the approvals back, also of a request that is being carried out:
+// both approvers see it and approve again, or don't. Errors: ErrNotFound, *RefusedError.
 func (s *Service) Hold(ctx context.Context, by wire.Principal, id, ref string, release bool) (wire.Request, error) {
 	return s.act(ctx, by, id, "request_hold", func(r *request, now time.Time, d wire.Descriptor) error {
 		switch {
@@ -82,17 +82,19 @@ func (s *Service) Hold(ctx context.Context, by wire.Principal, id, ref string, r
 			return refuse("state", "the request is "+r.State+", and all that it was to erase was verified as erased")
 		case release && r.Hold == nil:
 			return refuse("no_hold", "there is no hold to release")
+		case !release && r.Hold != nil:
+			return refuse("held", "there is a hold already: release it first, or it would be forgotten")
 		case !release && (!isCode(ref) || names(d, ref)):
 			return invalid("hold_ref: the hold's number, as a code of letters, digits and . _ : / = -")
 		}
 		if release {
+			r.note(now, by.Email, "hold_released", r.Hold.Ref)
 			r.Hold = nil
-			r.note(now, by.Email, "hold_released", "")
 		} else {
 			r.Hold = &wire.Hold{Ref: ref, By: by, At: now}
 			r.note(now, by.Email, "hold", ref)
 		}
-		s.reconsider(r, "hold", now)
+		s.reconsider(r, map[bool]string{true: "the hold was released", false: "there is a hold"}[release], now)
 		return nil
 	})
 }
@@ -103,7 +105,7 @@ func (s *Service) reconsider(r *request, why string, now time.Time) {
 		return
 	}
 	r.Preview.ExpiresAt, r.Approvals, r.NextTryAt = now, nil, nil
-	if r.State == Previewed || r.runs() {
+	if r.State == Previewed || r.runs() || r.StateDetail != "" && r.State == Verified {
 		r.State, r.StateDetail = Verified, why+": preview and approve again"
 	}
 }
@@ -125,7 +127,7 @@ func (s *Service) Exclude(ctx context.Context, by wire.Principal, id string, ask
 			}
 			r.Exclusions = slices.Delete(r.Exclusions, at, at+1)
 			r.note(now, by.Email, "exclusion_removed", asked.Store)
-			s.reconsider(r, "exclusion", now)
+			s.reconsider(r, "an exclusion was taken back", now)
 			return nil
 		}
 		cell, store, ok := strings.Cut(asked.Store, "/")
@@ -148,7 +150,7 @@ func (s *Service) Exclude(ctx context.Context, by wire.Principal, id string, ask
 			r.Exclusions = append(r.Exclusions, e)
 		}
 		r.note(now, by.Email, "excluded", asked.Store+" "+asked.Article)
-		s.reconsider(r, "exclusion", now)
+		s.reconsider(r, "a store was excluded", now)
 		return nil
 	})
 }

@@ -2,6 +2,7 @@ package erasure
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +50,7 @@ func (s *Service) Approve(ctx context.Context, by wire.Principal, id, digest str
 	if err = s.approvable(r, by, digest); err == nil {
 		var now survey
 		if now, err = s.recount(ctx, r); err == nil && s.drifted(r.Preview, now) {
-			err = refuse("drift", "the counts have drifted past the limit since the preview: preview again, and approve that")
+			err = s.driftedAway(ctx, id, r.Preview, now)
 		}
 	}
 	if err != nil {
@@ -84,6 +85,23 @@ func (s *Service) Approve(ctx context.Context, by wire.Principal, id, digest str
 		s.wakeUp()
 	}
 	return out, err
+}
+
+// driftedAway takes back a preview that shows what isn't there any more, with the approvals that it got.
+func (s *Service) driftedAway(ctx context.Context, id string, was *wire.Preview, now survey) error {
+	var rows int64
+	for _, t := range now.targets {
+		rows += t.Total
+	}
+	if _, err := s.change(ctx, id, func(r *request) error {
+		if r.Preview != nil && r.Preview.Digest == was.Digest {
+			s.reconsider(r, "drift", s.Now().UTC())
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return refuse("drift", fmt.Sprintf("the counts have drifted past the limit since the preview, from %d rows to %d: preview again, and approve that", was.Total, rows))
 }
 
 // standing are the approvals that have not expired.

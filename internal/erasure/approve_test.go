@@ -63,7 +63,7 @@ var refusals = map[string]func(t *testing.T, w *world, s *Service, id string) (s
 	},
 	"another digest": func(t *testing.T, w *world, s *Service, id string) (string, error) {
 		first := w.previewed(s, id)
-		w.move(time.Second)
+		w.cells[0].stores[0].add(w.person(alice), w.source(sourceName, "one-more")) // another sight, another digest
 		w.previewedAgain(s, id)
 		_, err := s.Approve(t.Context(), bob, id, first)
 		return "digest", err

@@ -27,7 +27,7 @@ type statement struct {
 	Outcome       string           `json:"outcome"`
 	Stores        []statementStore `json:"stores"`
 	Stages        []statementStage `json:"stages"`
-	BackupHorizon time.Time        `json:"backup_horizon_until"`
+	BackupHorizon *time.Time       `json:"backup_horizon_until"` // null: nobody has said how long backups are kept
 	Recoverable   *time.Time       `json:"recoverable_until"`
 }
 
@@ -57,7 +57,7 @@ type evidence struct {
 	Proof      []string `json:"proof"`
 }
 
-// closing is the order of the last stage: the statement is kept first, because the ledger's entry holds its hash, and an
+// close is the last stage. Its order: the statement is kept first, because the ledger's entry holds its hash, and an
 // entry can't be taken back.
 func (d *drive) close(ctx context.Context, r *request) (result, error) {
 	if r.Statement == "" {
@@ -158,8 +158,13 @@ func (d *drive) state(ctx context.Context, r *request) (string, time.Time, error
 	return string(text), at, nil
 }
 
-func (s *Service) backupHorizon(closed time.Time) time.Time {
-	return closed.AddDate(0, 0, s.Limits.BackupHorizonDays)
+// backupHorizon is when the last backup with the data is gone; nil where nobody has said how long they are kept.
+func (s *Service) backupHorizon(closed time.Time) *time.Time {
+	if s.Limits.BackupHorizonDays == nil {
+		return nil
+	}
+	until := closed.AddDate(0, 0, *s.Limits.BackupHorizonDays)
+	return &until
 }
 
 // recoverable is until when any store's platform could bring a row back; nil where none can.
@@ -175,12 +180,11 @@ func recoverable(r *request) *time.Time {
 
 // keyUntil is how long the descriptor is kept: until nothing can be restored that would have to be erased again.
 func (s *Service) keyUntil(r *request) time.Time {
-	until := s.backupHorizon(*r.ClosedAt)
-	if logs := r.ClosedAt.AddDate(0, 0, s.Limits.LogRetentionDays); logs.After(until) {
-		until = logs
-	}
-	if latest := recoverable(r); latest != nil && latest.After(until) {
-		until = *latest
+	until := r.ClosedAt.AddDate(0, 0, s.Limits.LogRetentionDays)
+	for _, at := range []*time.Time{s.backupHorizon(*r.ClosedAt), recoverable(r)} {
+		if at != nil && at.After(until) {
+			until = *at
+		}
 	}
 	return until
 }

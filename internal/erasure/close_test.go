@@ -118,7 +118,7 @@ func TestTheDescriptorIsDestroyedWhenNothingCanBringTheRowsBack(t *testing.T) {
 	} {
 		w := newWorld(t)
 		w.populate()
-		w.limits.BackupHorizonDays, w.limits.LogRetentionDays = c.backups, c.logs
+		w.limits.BackupHorizonDays, w.limits.LogRetentionDays = &c.backups, c.logs
 		w.cell("causal").store("outcomes").keepFor = c.keep
 		s := w.service("a")
 		id := w.filed(s)

@@ -16,6 +16,7 @@ const (
 	driveAtOnce = 4 // requests that one process drives at a time
 	dueSoon     = 7 * 24 * time.Hour
 	maxPause    = 30 * time.Minute // between two tries
+	lookAtOnce  = 4                // rounds of one process that may be under way
 	countEvery  = time.Minute      // how often open requests are counted, for metrics
 )
 
@@ -48,9 +49,19 @@ func (b *busy) leave(id string) {
 func (s *Service) Run(ctx context.Context) {
 	tick := time.NewTicker(s.Limits.Look)
 	defer tick.Stop()
+	var running sync.WaitGroup
+	defer running.Wait()
+	looking := make(chan struct{}, lookAtOnce)
 	for {
-		if _, _, err := s.Resume(ctx); err != nil && ctx.Err() == nil {
-			s.Observer.RequestFailed("resume", err)
+		select {
+		case looking <- struct{}{}: // one that takes long holds up no other request
+			running.Go(func() {
+				defer func() { <-looking }()
+				if _, _, err := s.Resume(ctx); err != nil && ctx.Err() == nil {
+					s.Observer.RequestFailed("resume", err)
+				}
+			})
+		default:
 		}
 		select {
 		case <-ctx.Done():
@@ -71,7 +82,7 @@ func (s *Service) wakeUp() {
 // resumeAtOnce bounds how many requests one call looks at.
 const resumeAtOnce = 256
 
-// Resume drives every request that is due now, and answers how many it drove and how many it left for the next call.
+// Resume looks at every request that is due now, and answers at how many, and whether (1) or not (0) more are due.
 func (s *Service) Resume(ctx context.Context) (driven, left int, err error) {
 	now := s.Now().UTC()
 	if err := s.reopen(ctx); err != nil {

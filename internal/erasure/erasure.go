@@ -17,7 +17,7 @@ import (
 	"recount/internal/wire"
 )
 
-// The states of a request (DESIGN 10).
+// The states of a request.
 const (
 	Filed      = "filed"
 	Verified   = "verified"
@@ -105,7 +105,7 @@ type Config struct {
 
 // Limits are the numbers of the configuration.
 type Limits struct {
-	BackupHorizonDays int           // how long a backup is kept; 0 for none
+	BackupHorizonDays *int          // how long a backup is kept; nil where nobody has said
 	LogRetentionDays  int           // how long logs are kept
 	DriftPercent      float64       // how far counts may move between preview and approval
 	BlastCap          int64         // rows that a request may hit without an override

@@ -71,7 +71,7 @@ func newWorld(t testing.TB) *world {
 		listing: &listing{hashes: map[string]string{}, rows: map[string]bool{}},
 		signing: ledgertest.Keys(t),
 		limits: Limits{
-			BackupHorizonDays: 10, LogRetentionDays: 30, DriftPercent: 10, BlastCap: 1000, ApprovalTTL: 72 * time.Hour,
+			BackupHorizonDays: new(10), LogRetentionDays: 30, DriftPercent: 10, BlastCap: 1000, ApprovalTTL: 72 * time.Hour,
 			Deadline: 720 * time.Hour, Lease: 5 * time.Minute, RetryFirst: time.Minute,
 		},
 	}

@@ -25,7 +25,12 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 		return c.String()
 	},
 	"percent": percent,
-	"words":   func(text string) string { return strings.ReplaceAll(text, "_", " ") },
+	"words": func(text string) string {
+		if text == retained {
+			return "retained, Art. 17(3)"
+		}
+		return strings.ReplaceAll(text, "_", " ")
+	},
 	"short": func(text string) string {
 		if len(text) > 16 {
 			return text[:16] + "…"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"recount/internal/subject"
 	"recount/internal/wire"
 )
 
@@ -40,14 +41,14 @@ func (s *Service) Report(ctx context.Context, by wire.Principal, id string) (wir
 	if r.Identifiers > 0 {
 		out.NotApplicable = append(out.NotApplicable, fmt.Sprintf("pass 2 of the verification: nothing was searched for the %d identifier strings", r.Identifiers))
 	}
-	for _, o := range r.Stores {
-		before, _ := o.Before.Value()
-		remaining, _ := o.Remaining.Value()
-		out.RowsBefore, out.RowsRemaining = out.RowsBefore+before, out.RowsRemaining+remaining
+	for i, o := range r.Stores {
+		if i == 0 { // before anything is carried out nothing is measured, and no sum is 0
+			out.RowsBefore, out.RowsRemaining = subject.Measured(0), subject.Measured(0)
+		}
+		out.RowsBefore, out.RowsRemaining = added(out.RowsBefore, o.Before), added(out.RowsRemaining, o.Remaining)
 	}
 	if r.State == Closed || r.State == Unverified {
-		horizon := s.backupHorizon(*r.ClosedAt)
-		out.BackupHorizon = &horizon
+		out.BackupHorizon = s.backupHorizon(*r.ClosedAt)
 	}
 	checkpoint, _, err := s.Ledger.Checkpoint(ctx)
 	if err != nil {

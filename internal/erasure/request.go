@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,6 +113,9 @@ func (r *request) executed() bool {
 
 func (r *request) note(at time.Time, by, action, detail string) {
 	r.History = append(r.History, wire.Event{At: at, By: by, Action: action, Detail: detail})
+	if len(r.History) > maxHistory { // how it began and how it went on lately; the audit has all
+		r.History = slices.Delete(r.History, maxHistory/4, maxHistory/4+1)
+	}
 }
 
 // wake is when somebody has to look at the request again; zero for never.
@@ -154,6 +158,9 @@ func parse(d stores.Document) (*request, error) {
 	}
 	return r, nil
 }
+
+// maxHistory bounds the events that a request lists.
+const maxHistory = 400
 
 // maxChanges is how often a change is tried again when somebody else changed the request meanwhile.
 const maxChanges = 20

@@ -119,6 +119,7 @@ func (d *drive) enumerate(ctx context.Context, r *request) (result, error) {
 		return result{}, err
 	}
 	open := d.hold(ctx, r, people, freezeFor) // tried again with the next attempt
+	frozen := strings.Join(d.reasons(open), ", ")
 	found := d.survey(ctx, append(people, sources...), true, d.Cells)
 	if why := d.moved(r, found); why != "" {
 		if r.stage(stageExecute).StartedAt == nil {
@@ -151,6 +152,12 @@ func (d *drive) enumerate(ctx context.Context, r *request) (result, error) {
 	}
 	return result{status: stageDone, detail: detail, entries: e, after: func(r *request) {
 		r.Enumerated, r.Program = covered, id
+		if st := r.stage(stageFreeze); st.Detail != frozen && st.Status == stageDone {
+			if frozen == "" {
+				r.note(d.Now().UTC(), "recount", "frozen", "in every cell; before that not in "+st.Detail)
+			}
+			st.Detail = frozen
+		}
 		d.counted(r, found)
 	}}, err
 }
@@ -215,7 +222,7 @@ func (d *drive) execute(ctx context.Context, r *request) (result, error) {
 		return result{}, err
 	}
 	keep := d.keep(r)
-	requestID := uuid.NewString()
+	requestID := r.ID // the cascade's, and of every audit row that it leaves
 	var receipts []subject.Receipt
 	for _, batch := range [][]subject.Target{people, sources} {
 		if len(batch) == 0 || len(r.Enumerated) == 0 {
@@ -330,8 +337,13 @@ func (d *drive) verify(ctx context.Context, r *request) (result, error) {
 		return out, nil
 	}
 	note := "pass1_zero"
-	if out.detail = "pass 1 counted 0 in every store; pass 2, the byte scan, is not_applicable"; r.Identifiers > 0 {
-		note = "pass1_zero_pass2_not_applicable"
+	out.detail = "pass 1 counted 0 in every store"
+	if n := len(r.Exclusions); n > 0 {
+		note = "pass1_zero_but_retained"
+		out.detail = fmt.Sprintf("pass 1 counted 0 in every store that was to be erased; %d retained under Art. 17(3)", n)
+	}
+	if out.detail += "; pass 2, the byte scan, is not_applicable"; r.Identifiers > 0 {
+		note += "_pass2_not_applicable"
 	}
 	out.entries, err = d.record(ctx, r, stageVerify, "outcome", r.Attempts*maxEpochs+int(d.epoch), func(rec *ledger.Record) { rec.Note = note })
 	if err != nil {

@@ -104,7 +104,7 @@ func refusalOf(err error) *Refusal {
 	case errors.As(err, &refused):
 		return &Refusal{kind: kindRefused, detail: refused.Problem}
 	case errors.Is(err, erasure.ErrNotFound):
-		return NotFound()
+		return &Refusal{kind: kindNotFound, detail: erasure.ErrNotFound.Error()}
 	case errors.As(err, &malformed):
 		return &Refusal{kind: kindBody, detail: malformed.Problem, cause: err}
 	case errors.As(err, &tooLarge):

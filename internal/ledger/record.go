@@ -15,7 +15,7 @@ const Version = 1
 // MaxLine is the longest entry, in bytes.
 const MaxLine = 64 << 10
 
-// The methods of DESIGN 10.
+// The methods: what an entry is about. This version writes the first; the others are reserved for stages that are to come.
 const (
 	MethodSubject          = "gdpr_subject"
 	MethodTenant           = "gdpr_tenant"
@@ -25,8 +25,8 @@ const (
 	MethodResidualReview   = "gdpr_residual_review"
 )
 
-// Record is one entry. Every text in it is a code, an id or a keyed reference: [A-Za-z0-9._:/+@=-], at most 256 bytes, and
-// never an "@", which an address would need.
+// Record is one entry. Every text in it is a code, an id or a keyed reference: [A-Za-z0-9._:/+=-], at most 256 bytes, and so
+// no e-mail address.
 type Record struct {
 	V                   int               `json:"v"`
 	EntryID             string            `json:"entry_id"`

@@ -73,7 +73,7 @@ const (
 	problemScheme   = "must begin with https://"
 	problemUser     = "must not hold a user or password"
 	problemFragment = "must not have a fragment"
-	problemHost     = "has a host or port that is not registered for callbacks"
+	problemHost     = "has a host or port that is not registered for callbacks (ERASURE_CALLBACK_HOSTS of the coordinator)"
 	problemLoopback = "has a loopback host, which is not allowed here"
 )
 

@@ -43,6 +43,7 @@ func (e *Eraser) Erase(ctx context.Context, t Target) Erasure {
 // EraseAll is Erase for many targets of one tenant at once: one call per step and store where the store can take it.
 // It answers for each target, in order.
 func (e *Eraser) EraseAll(ctx context.Context, targets []Target) []Erasure {
+	targets = here(e.Cell, targets)
 	plans, attempt := e.begin(ctx, targets)
 	groups := make([]grouped, len(e.Groups))
 	if len(e.Groups) == 1 {
@@ -72,6 +73,21 @@ func (e *Eraser) EraseAll(ctx context.Context, targets []Target) []Erasure {
 	for i, t := range targets {
 		if len(t.Keep) > 0 {
 			out[i].Receipts = slices.DeleteFunc(out[i].Receipts, func(r Receipt) bool { return t.Keeps(e.Cell, r.Store()) })
+		}
+	}
+	return out
+}
+
+// here are the targets with what they keep in this cell alone.
+func here(cell string, targets []Target) []Target {
+	if !slices.ContainsFunc(targets, func(t Target) bool { return len(t.Keep) > 0 }) {
+		return targets
+	}
+	out := slices.Clone(targets)
+	for i, t := range targets {
+		out[i].Keep = nil
+		for _, store := range t.KeptIn(cell) {
+			out[i].Keep = append(out[i].Keep, cell+"/"+store)
 		}
 	}
 	return out

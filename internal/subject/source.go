@@ -80,7 +80,7 @@ type Target struct {
 	// earlier attempt recorded.
 	Ref Ref
 	// Keep are stores that are left alone, as "cell/store", or "cell/*" for a whole cell: what they hold is retained under
-	// Art. 17(3). They get no receipt. What is found elsewhere is suppressed all the same.
+	// Art. 17(3). They get no receipt. What they alone hold is not suppressed.
 	Keep []string
 }
 

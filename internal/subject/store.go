@@ -66,7 +66,7 @@ type Sourced interface {
 type Derivation struct{ Parent, Child Source }
 
 // Vault is stores that are resolved, recorded, deleted from and recounted in one transaction, together with the ledger
-// that keeps what went from coming back (DESIGN 9: SQLite). It also covers memories that are filled from those stores.
+// that keeps what went from coming back, as SQLite can. It also covers memories that are filled from those stores.
 type Vault interface {
 	// EraseTogether answers for each target, in order. When anything failed before the commit, nothing was deleted and
 	// nothing recorded, and every measurement says so.
@@ -80,8 +80,8 @@ type Vaulted struct {
 	Sources  []Source
 }
 
-// Capture records what erasures resolve before anything is deleted, where stores and ledger share no transaction (DESIGN
-// 9: elsewhere).
+// Capture records what erasures resolve before anything is deleted, where stores and ledger share no
+// transaction.
 type Capture interface {
 	// Begin fences the targets, waits for writes in flight, and resolves and records what is there. It answers a plan
 	// for each target, whatever fails. Settle MUST be called once afterwards.

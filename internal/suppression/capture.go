@@ -201,6 +201,9 @@ func (a *attempt) resolve(ctx context.Context) {
 				continue
 			}
 			for j, sources := range lists {
+				if a.targets[places[j]].KeepsStore(store.Name()) {
+					continue // what is retained may be written again
+				}
 				for _, s := range sources {
 					a.found[places[j]].add(s, ReasonSubject)
 					a.found[places[j]].in(store.Name(), s)
@@ -239,7 +242,7 @@ func (a *attempt) follow(ctx context.Context, parents []subject.Source) {
 		for _, d := range derivations {
 			for i := range a.found {
 				f := &a.found[i]
-				if _, mine := f.reasons[d.Parent]; !mine {
+				if _, mine := f.reasons[d.Parent]; !mine || a.targets[i].KeepsStore(store.Name()) {
 					continue
 				}
 				f.add(d.Child, ReasonDerived)

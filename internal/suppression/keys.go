@@ -2,7 +2,7 @@
 // contract of the ledgers, the guard that every write asks, and the capture that records what an erasure resolves.
 //
 // A ledger holds no content, no hash of content and no identity. It is keyed by (tenant, source, source_ref), which at
-// rest is a keyed hash; the pair itself is sealed and opened only for the list and for a cascade (DESIGN 9).
+// rest is a keyed hash; the pair itself is sealed and opened only for the list and for a cascade.
 package suppression
 
 import (

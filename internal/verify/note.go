@@ -46,7 +46,7 @@ func ParseKeys(text string) (Keys, error) {
 		}
 		id, public, ok := parseKey(part)
 		if !ok {
-			return Keys{}, fmt.Errorf("key %d is no verifier key: one looks like name+1a2b3c4d+base64", i+1)
+			return Keys{}, fmt.Errorf("key %d is no verifier key: one looks like name+1a2b3c4d+base64, and its digits check each other, so look for a typing error", i+1)
 		}
 		if other, there := keys.known[id]; there && !other.Equal(public) {
 			return Keys{}, fmt.Errorf("key %d has the name and the hash of another: each looks like name+1a2b3c4d+base64 and is unlike the others", i+1)

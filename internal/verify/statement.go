@@ -28,7 +28,7 @@ type Statement struct {
 	Outcome            string  // "closed" or "closed_unverified_strings"
 	Stores             []Store // at least one; no two with the same cell and store
 	Stages             []Stage
-	BackupHorizonUntil time.Time
+	BackupHorizonUntil *time.Time // nil where nobody has said how long backups are kept
 	RecoverableUntil   *time.Time // nil when the certificate names none
 }
 
@@ -82,7 +82,7 @@ func parseStatement(line []byte) (Statement, error) {
 		Commitment: f.text("commitment"), LegalRef: f.text("legal_ref"), Policy: f.oneOf("policy", "redact", "delete"),
 		ReceivedAt: f.time("received_at"), ClosedAt: f.time("closed_at"),
 		Outcome:            f.oneOf("outcome", "closed", "closed_unverified_strings"),
-		BackupHorizonUntil: f.time("backup_horizon_until"), RecoverableUntil: f.timeOrNull("recoverable_until"),
+		BackupHorizonUntil: f.timeOrNull("backup_horizon_until"), RecoverableUntil: f.timeOrNull("recoverable_until"),
 	}
 	f.check(s.V == 1 && lowerHex(s.Commitment, 2*sha256.Size))
 	for _, raw := range f.list("stages") {

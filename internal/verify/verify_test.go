@@ -27,7 +27,7 @@ func TestAGoodCertificatePassesAndStatesItsFields(t *testing.T) {
 		must(t, err)
 		return at
 	}
-	twelve, week := int64(12), at("2026-03-08T10:00:00Z")
+	twelve, week, april := int64(12), at("2026-03-08T10:00:00Z"), at("2026-04-01T00:00:00Z")
 	want := Statement{
 		V: 1, CertificateID: "c1", RequestRef: "r7", TenantID: "acme", Commitment: strings.Repeat("a1b2", 16), LegalRef: "art17", Policy: "redact",
 		ReceivedAt: at("2026-03-01T09:00:00Z"), ClosedAt: at("2026-03-01T10:00:01.5Z"), Outcome: "closed",
@@ -35,7 +35,7 @@ func TestAGoodCertificatePassesAndStatesItsFields(t *testing.T) {
 			{Cell: "ingest", Store: "intent_events", Backend: "bigquery", Status: "erased", Before: &twelve, MeasuredAt: at("2026-03-01T10:00:00Z"), RecoverableUntil: &week, Sticky: true},
 			{Cell: "ingest", Store: "invoices", Backend: "bigquery", Status: "retained_article_17_3", Remaining: 4, MeasuredAt: at("2026-03-01T10:00:00Z"), Sticky: true, Basis: "17(3)(b)"},
 		},
-		Stages: []Stage{{"execute", "done"}}, BackupHorizonUntil: at("2026-04-01T00:00:00Z"),
+		Stages: []Stage{{"execute", "done"}}, BackupHorizonUntil: &april,
 	}
 	if !reflect.DeepEqual(s, want) {
 		t.Errorf("%+v instead of %+v", s, want)

@@ -243,8 +243,8 @@ type DescriptorAnswer struct {
 
 // ResumeResponse is the answer of POST /admin/erasure:resume.
 type ResumeResponse struct {
-	Driven int `json:"driven"`
-	Left   int `json:"left"` // more are due: call again
+	Driven int `json:"driven"` // how many were looked at
+	Left   int `json:"left"`   // not 0: more are due, call again
 }
 
 // CertificateResponse is the answer of GET /admin/erasure/{id}/certificate.
@@ -274,8 +274,8 @@ type Report struct {
 	Recoverable    *time.Time        `json:"recoverable_until"`
 	LogAttestation LogAttestation    `json:"log_attestation"`
 	Limits         []string          `json:"limits"`
-	RowsBefore     int64             `json:"rows_before"`
-	RowsRemaining  int64             `json:"rows_remaining"`
+	RowsBefore     subject.Count     `json:"rows_before"` // over the stores that were counted; null before anything was carried out
+	RowsRemaining  subject.Count     `json:"rows_remaining"`
 	Surfaces       map[string]string `json:"surfaces"` // what every stage came to
 }
 

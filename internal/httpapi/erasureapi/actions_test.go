@@ -91,13 +91,21 @@ func TestNothingIsApprovedBeforeItWasVerifiedAndPreviewed(t *testing.T) {
 	first := f.did(anna, id, "preview", fields{}).Preview.Digest
 	f.wantRefused(ben, id, "approve", ownFields["approve"], "digest")
 	f.did(ben, id, "approve", fields{"preview_digest": first})
+	same := f.did(anna, id, "preview", fields{})
+	if len(same.Approved) != 1 || same.Preview.Digest != first {
+		t.Errorf("a second look at what is still the same took the approval back: %+v", same)
+	}
+	f.stores.set("ingest", 9)
 	second := f.did(anna, id, "preview", fields{})
-	if len(second.Approved) != 0 {
+	if len(second.Approved) != 0 || second.Preview.Digest == first {
 		t.Errorf("another preview left the approvals of the first: %+v", second)
 	}
 	f.wantRefused(ben, id, "approve", fields{"preview_digest": first}, "digest")
-	f.stores.set("ingest", 9)
+	f.stores.set("ingest", 90)
 	f.wantRefused(ben, id, "approve", fields{"preview_digest": second.Preview.Digest}, "drift")
+	if r := f.show(id); r.State != "verified" {
+		t.Errorf("after a drift it is %s, and still offers its preview", r.State)
+	}
 }
 
 func TestAPreviewAboveTheCapIsApprovedWithAReasonAlone(t *testing.T) {

@@ -208,7 +208,7 @@ func newService(t *testing.T, all *stores, rows *fakeAudit) *erasure.Service {
 			return hex.EncodeToString(sum[:])
 		},
 		Limits: erasure.Limits{
-			BackupHorizonDays: 30, LogRetentionDays: 30, DriftPercent: 10, BlastCap: 100, ApprovalTTL: time.Hour, Deadline: time.Hour,
+			LogRetentionDays: 30, DriftPercent: 10, BlastCap: 100, ApprovalTTL: time.Hour, Deadline: time.Hour,
 			Lease: time.Minute, RetryFirst: time.Millisecond,
 		},
 	})

@@ -127,7 +127,7 @@ func (t *trawl) take(h *haul) {
 	}
 }
 
-// erase is the algorithm of DESIGN 9 for a ledger that shares the transaction: resolve, record, delete, recount.
+// erase is the algorithm for a ledger that shares the transaction: resolve, record, delete, recount.
 func (t *trawl) erase() error {
 	for _, step := range []func() error{t.resolve, t.recall, t.follow, t.recordAll, t.drop, t.recount} {
 		if err := step(); err != nil {
@@ -150,7 +150,7 @@ func (t *trawl) resolve() error {
 	if len(t.keys.keys) == 0 {
 		return nil
 	}
-	for _, table := range t.vault.tables {
+	for _, table := range t.tables {
 		q := table.shape.Load().sql.sourced
 		statement, arg := t.one(q.ofOne, q.ofSet)
 		err := t.each(statement, []any{t.tenant, arg}, func(rows *sql.Rows) error {
@@ -206,7 +206,7 @@ func (t *trawl) follow() error {
 		return err
 	}
 	tables := map[string]*Table{}
-	for _, table := range t.vault.tables {
+	for _, table := range t.tables {
 		tables[table.spec.Store] = table
 	}
 	for {
