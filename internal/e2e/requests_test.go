@@ -257,6 +257,13 @@ func TestAnExcludedStoreIsRetainedAndNeverCalledErased(t *testing.T) {
 	if n := w.held("acme", "alice@example.com"); n != 2 {
 		t.Errorf("%d rows are left of the two that are retained", n)
 	}
+	again := map[string]any{
+		"tenant_id": "acme", "identity_id": "alice@example.com", "source": "retained", "source_ref": "more", "consent_basis": "obligation",
+		"experiment": "e", "metric": "m", "value": 1,
+	}
+	if got := w.do(http.MethodPost, w.Causal.URL+"/v1/intent/outcomes", encode(t, again), jsonBody); !strings.Contains(string(got.Body), `"accepted":1`) {
+		t.Errorf("what is retained can't be written to: %d %s", got.Code, got.Body)
+	}
 }
 
 // TestARequestSurvivesKillsOfTheCoordinator kills it at random moments of a run, and compares what each request came to

@@ -294,3 +294,41 @@ func TestARequestThatIsDrivenForAMonthFitsIntoADocument(t *testing.T) {
 		t.Errorf("%d entries are listed", len(list))
 	}
 }
+
+func TestASecondHoldIsRefusedUntilTheFirstIsReleased(t *testing.T) {
+	w := newWorld(t)
+	w.populate()
+	s := w.service("a")
+	id := w.filed(s)
+	_, err := s.Hold(t.Context(), cid, id, "case-7", false)
+	must(t, err)
+	if _, err := s.Hold(t.Context(), cid, id, "case-8", false); refusedFor(err) != "held" {
+		t.Errorf("a hold over a hold: %v", err)
+	}
+	r, err := s.Hold(t.Context(), cid, id, "", true)
+	must(t, err)
+	if last := r.History[len(r.History)-1]; r.Hold != nil || last.Action != "hold_released" || last.Detail != "case-7" {
+		t.Errorf("%+v", last)
+	}
+}
+
+func TestAReportClaimsNoFigureThatNobodyMeasuredAndNoHorizonThatNobodyStated(t *testing.T) {
+	w := newWorld(t)
+	w.limits.BackupHorizonDays = nil
+	w.populate()
+	s := w.service("a")
+	id := w.filed(s)
+	w.previewed(s, id)
+	report, err := s.Report(t.Context(), cid, id)
+	must(t, err)
+	if _, measured := report.RowsBefore.Value(); measured {
+		t.Errorf("%s rows before anything was carried out", report.RowsBefore)
+	}
+	w.approved(s, id)
+	w.resume(s)
+	report, err = s.Report(t.Context(), cid, id)
+	must(t, err)
+	if n, measured := report.RowsBefore.Value(); !measured || n == 0 || !report.RowsRemaining.IsZero() || report.BackupHorizon != nil {
+		t.Errorf("%s before, %s remain, backups until %v", report.RowsBefore, report.RowsRemaining, report.BackupHorizon)
+	}
+}
