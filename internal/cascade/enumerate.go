@@ -115,6 +115,8 @@ func (p *Peer) place(r wire.PeerCoordinates, store string) wire.Coordinates {
 		return p.unknown(store, subject.ReasonPeerBadCount)
 	case r.RecoverableUntil.Malformed:
 		return p.unknown(store, subject.ReasonRetention)
+	case !r.Opaque():
+		return p.unknown(store, subject.ReasonPeerMismatch)
 	}
 	out := wire.Coordinates{
 		Cell: p.config.Name, Store: store, Backend: r.Backend.Name(), Status: counted, Count: count, Sticky: bool(r.Sticky),

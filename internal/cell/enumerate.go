@@ -2,6 +2,7 @@ package cell
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"time"
 
@@ -42,7 +43,12 @@ func (c *Cell) Enumerate(ctx context.Context, _ string, targets []subject.Target
 func (c *Cell) coordinates(found subject.Coordinates) wire.Coordinates {
 	out := wire.Coordinates{
 		Cell: found.Cell, Store: found.Store, Backend: found.Backend, Status: counted, Count: found.Count, Sticky: found.Sticky,
-		RowIDs: found.RowIDs, Detail: string(found.Reason),
+		Detail: string(found.Reason),
+	}
+	for _, id := range found.RowIDs { // an owner's column of that name may hold anything
+		if wire.IsRowID(id) {
+			out.RowIDs = append(out.RowIDs, id)
+		}
 	}
 	if found.Reason != subject.ReasonNone {
 		out.Status = failed
@@ -58,12 +64,18 @@ func (c *Cell) coordinates(found subject.Coordinates) wire.Coordinates {
 	return out
 }
 
+// fenceOf is the fence of a freeze: of one tenant alone, so that nobody else's thaw lowers it.
+func fenceOf(tenant, freezeID string) suppression.AttemptID {
+	sum := sha256.Sum256([]byte("freeze|" + tenant + "|" + freezeID))
+	return suppression.AttemptID(hex.EncodeToString(sum[:16]))
+}
+
 // Freeze keeps the people from being written for. An owner's own importers can't be held back.
 func (c *Cell) Freeze(ctx context.Context, _, freezeID string, people []subject.Subject, until time.Time) error {
-	return c.config.Ledger.Fence(ctx, suppression.AttemptID(freezeID), people, until) //nolint:wrapcheck // *subject.Fault
+	return c.config.Ledger.Fence(ctx, fenceOf(people[0].Tenant(), freezeID), people, until) //nolint:wrapcheck // *subject.Fault
 }
 
 // Thaw lets them be written for again.
-func (c *Cell) Thaw(ctx context.Context, _, freezeID, _ string) error {
-	return c.config.Ledger.Lower(ctx, suppression.AttemptID(freezeID)) //nolint:wrapcheck // as above
+func (c *Cell) Thaw(ctx context.Context, _, freezeID, tenant string) error {
+	return c.config.Ledger.Lower(ctx, fenceOf(tenant, freezeID)) //nolint:wrapcheck // as above
 }

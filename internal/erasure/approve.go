@@ -49,7 +49,7 @@ func (s *Service) Approve(ctx context.Context, by wire.Principal, id, digest str
 	}
 	if err = s.approvable(r, by, digest); err == nil {
 		var now survey
-		if now, err = s.recount(ctx, r); err == nil && s.drifted(r.Preview, now) {
+		if now, err = s.recount(ctx, r); err == nil && s.drifted(r.Preview, now, nil) {
 			err = s.driftedAway(ctx, id, r.Preview, now)
 		}
 	}

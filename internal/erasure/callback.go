@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -22,6 +23,12 @@ const (
 	kindOpenDSR   = "opendsr"
 )
 
+// maxWaiting bounds the callbacks of a request to one URL that wait for their first try.
+const maxWaiting = 16
+
+// hostPause is how long a host that failed is left alone.
+const hostPause = 5 * time.Second
+
 // delivery is one callback that is due until it was taken, or given up: then it is out of the outbox.
 type delivery struct {
 	ID        string    `json:"id"`
@@ -38,6 +45,15 @@ func (r *request) enqueue(kind, url string, body any, now time.Time, recipient i
 	text, err := json.Marshal(body)
 	if err != nil {
 		return // thin payloads of ours always encode
+	}
+	waiting := 0
+	for i := range r.Outbox { // where too many wait already, the last that was not tried yet says what is so now
+		if o := &r.Outbox[i]; o.Kind == kind && o.URL == url && o.Recipient == recipient && o.Attempts == 0 {
+			if waiting++; waiting == maxWaiting {
+				o.Body = text
+				return
+			}
+		}
 	}
 	r.Outbox = append(r.Outbox, delivery{ID: "msg_" + uuid.NewString(), Kind: kind, URL: url, Body: text, Since: now, Next: now, Recipient: recipient})
 }
@@ -71,11 +87,14 @@ func (d *drive) deliver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	slow := map[string]bool{} // hosts that failed in this round: the others behind them are not kept waiting
 	for _, due := range r.Outbox {
-		if due.Next.After(d.Now()) {
+		host := hostOf(due.URL)
+		if due.Next.After(d.Now()) || slow[host] {
 			continue
 		}
 		failure := d.post(ctx, due)
+		slow[host] = failure != nil
 		if _, err := d.save(context.WithoutCancel(ctx), func(r *request) error {
 			r.delivered(due, failure, d.Now().UTC())
 			return nil
@@ -84,6 +103,14 @@ func (d *drive) deliver(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func hostOf(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return raw
+	}
+	return u.Host
 }
 
 func (d *drive) post(ctx context.Context, due delivery) error {
@@ -108,6 +135,9 @@ func (r *request) delivered(sent delivery, failure error, now time.Time) {
 			continue
 		}
 		o.Attempts++
+		if failure != nil {
+			r.backOff(hostOf(o.URL), now)
+		}
 		over := true
 		var refused *notify.DeliveryError
 		next, more := notify.Next(o.Attempts, o.Since, now)
@@ -124,6 +154,15 @@ func (r *request) delivered(sent delivery, failure error, now time.Time) {
 			r.Outbox = slices.Delete(r.Outbox, i, i+1)
 		}
 		return
+	}
+}
+
+// backOff leaves a host alone for a while after it failed: what is due there is not tried one after the other.
+func (r *request) backOff(host string, now time.Time) {
+	for i := range r.Outbox {
+		if o := &r.Outbox[i]; hostOf(o.URL) == host && o.Next.Before(now.Add(hostPause)) {
+			o.Next = now.Add(hostPause)
+		}
 	}
 }
 

@@ -244,6 +244,10 @@ func (d *drive) destroyKey(ctx context.Context) error {
 	}
 	_, err = d.save(context.WithoutCancel(ctx), func(r *request) error {
 		r.Sealed, r.KeyDestroyedAt = nil, &now
+		r.Callback, r.Outbox = "", nil // a URL may say more than it should
+		for i := range r.Recipients {
+			r.Recipients[i].Callback = ""
+		}
 		r.Entries = append(append(r.Entries, before...), after...)
 		r.note(now, "recount", "descriptor_destroyed", "")
 		return nil

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode"
@@ -107,8 +108,18 @@ func namesInCode(d wire.Descriptor, text string) bool { return quotes(d, text, 6
 
 // quotes reports whether a text holds a value of the descriptor of at least so many bytes.
 func quotes(d wire.Descriptor, text string, least int) bool {
-	text = strings.ToLower(text)
-	quoted := func(value string) bool { return len(value) >= least && strings.Contains(text, strings.ToLower(value)) }
+	texts := []string{strings.ToLower(text)}
+	for _, unescape := range []func(string) (string, error){url.PathUnescape, url.QueryUnescape} {
+		if plain, err := unescape(text); err == nil {
+			texts = append(texts, strings.ToLower(plain))
+		}
+	}
+	quoted := func(value string) bool {
+		_, behind, _ := strings.Cut(value, ":") // "person-email:a@x.io" is quoted by its address too
+		return slices.ContainsFunc([]string{value, behind}, func(value string) bool {
+			return len(value) >= least && slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, strings.ToLower(value)) })
+		})
+	}
 	return slices.ContainsFunc(d.PersonIDs, quoted) ||
 		slices.ContainsFunc(d.IdentifierStrings, func(s wire.Identifier) bool { return quoted(s.Value) }) ||
 		slices.ContainsFunc(d.WholeSources, func(s wire.Source) bool { return quoted(s.SourceRef) })

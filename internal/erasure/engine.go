@@ -159,6 +159,10 @@ func (s *Service) Drive(ctx context.Context, id string) error {
 		if wake := r.wake(); wake.IsZero() || wake.After(now) {
 			return errLost
 		}
+		if st := r.stage(stageExecute); st.Status == stageRunning { // whoever ran it died, or lost what it measured
+			st.Status, r.stage(stageEnumerate).Status = stageWaiting, stageWaiting
+			r.Lost, r.Covered = true, union(r.Covered, r.Enumerated)
+		}
 		r.Epoch++
 		r.Lease = lease{Holder: s.Holder, Until: now.Add(s.Limits.Lease)}
 		return nil
@@ -300,7 +304,7 @@ func (d *drive) end(r *request, name string, done result) {
 	st.Status, st.Detail = done.status, done.detail
 	if done.undo {
 		if r.stage(stageExecute).StartedAt == nil {
-			r.stage(stageFreeze).Status, r.Attempts = stageWaiting, 0
+			r.stage(stageFreeze).Status, r.Attempts, r.Stores = stageWaiting, 0, nil
 		}
 		return
 	}

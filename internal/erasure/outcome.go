@@ -27,6 +27,9 @@ func (s *Service) counted(r *request, found survey) {
 		if _, before := o.Before.Value(); !before {
 			o.Before = p.Count
 		}
+		if o.Status == retained { // decided anew each time: an exclusion may have been taken back
+			o.Status, o.Basis, o.Remaining, o.MeasuredAt = "", "", subject.Unmeasured(), nil
+		}
 		if e := exclusion(r, p.name()); e != nil {
 			at := s.Now().UTC()
 			o.Status, o.Basis, o.Remaining, o.MeasuredAt, o.Detail = retained, e.Article, p.Count, &at, ""
@@ -110,6 +113,9 @@ func merge(r *request, measured []wire.StoreOutcome) {
 			o.Before = m.Before
 		}
 		o.Deleted, o.Derived = added(o.Deleted, m.Deleted), added(o.Derived, m.Derived)
+		if r.Lost {
+			o.Deleted, o.Derived = subject.Unmeasured(), subject.Unmeasured()
+		}
 		o.Status, o.Detail, o.Remaining, o.MeasuredAt = m.Status, m.Detail, m.Remaining, m.MeasuredAt
 		o.Sticky = m.Sticky
 		if m.Backend != "" {

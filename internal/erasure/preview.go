@@ -264,12 +264,12 @@ func digest(r *request, p wire.Preview) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// drifted reports whether counts have moved past the limit since the preview, store by store. A store that could not be
-// counted at either time says nothing.
-func (s *Service) drifted(p *wire.Preview, now survey) bool {
+// drifted reports whether counts have moved past the limit since the preview, store by store, but for the cells from which
+// something was deleted since. A store that could not be counted at either time says nothing.
+func (s *Service) drifted(p *wire.Preview, now survey, deletedFrom []string) bool {
 	for _, was := range p.Stores {
 		for _, is := range now.places {
-			if is.name() != was.Cell+"/"+was.Store || was.Excluded {
+			if is.name() != was.Cell+"/"+was.Store || was.Excluded || slices.Contains(deletedFrom, was.Cell) {
 				continue
 			}
 			before, first := was.Count.Value()
@@ -291,10 +291,19 @@ func tooMany(p *wire.Preview) bool {
 	return p.Total > limit
 }
 
-// overCap reports whether more rows are there now than the preview lets a request hit: those of a cell that could not be
-// reached at the preview count too.
+// overCap reports whether more rows would be hit than the preview lets a request hit: those of a cell that could not be
+// reached at the preview count too, and those that went in earlier attempts.
 func overCap(r *request, now survey) bool {
 	p := wire.Preview{BlastCap: r.Preview.BlastCap, CapOverride: r.Preview.CapOverride}
+	for _, o := range r.Stores {
+		gone, known := o.Deleted.Value()
+		if !known && slices.Contains(r.Covered, o.Cell) {
+			gone, _ = o.Before.Value()
+		}
+		if o.Status != retained {
+			p.Total += gone
+		}
+	}
 	for _, is := range now.places {
 		if n, counted := is.Count.Value(); counted && !isExcluded(r, is.name()) {
 			p.Total += n

@@ -26,6 +26,8 @@ type request struct {
 	Enumerated    []string   `json:"enumerated"`  // cells whose coordinates are in this attempt's program
 	Program       string     `json:"program"`     // the entry whose program this attempt deletes by
 	Tries         int        `json:"tries"`       // since the last progress
+	Covered       []string   `json:"covered"`     // cells from which an attempt has deleted, or may have
+	Lost          bool       `json:"lost"`        // an attempt's receipts are lost: how many rows went is not known
 	Entries       []entry    `json:"entries"`
 	Statement     string     `json:"statement,omitzero"`
 	Certificate   string     `json:"certificate,omitzero"`

@@ -167,7 +167,7 @@ func (d *drive) moved(r *request, found survey) string {
 	switch {
 	case r.Preview == nil:
 		return "no preview"
-	case r.stage(stageExecute).StartedAt == nil && d.drifted(r.Preview, found):
+	case d.drifted(r.Preview, found, r.Covered):
 		return "drift"
 	case overCap(r, found):
 		return "cap"
@@ -249,12 +249,21 @@ func (d *drive) execute(ctx context.Context, r *request) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	out := result{status: stageDone, entries: append(before, after...), after: func(r *request) { merge(r, measured) }}
+	out := result{status: stageDone, entries: append(before, after...), after: func(r *request) {
+		r.Covered = union(r.Covered, r.Enumerated)
+		merge(r, measured)
+	}}
 	merge(r, measured) // this copy, to judge
 	var open []string
 	for _, o := range r.Stores {
 		if o.Status != "erased" && o.Status != retained {
 			open = append(open, o.Cell+"/"+o.Store+" "+o.Status+" "+o.Detail)
+		}
+	}
+	// What one cell resolved, every other is asked for: nothing is over before one attempt had them all.
+	for _, name := range d.leftAlone(r) {
+		if !slices.ContainsFunc(open, func(o string) bool { return strings.HasPrefix(o, name+"/") }) {
+			open = append(open, name+"/"+anyStore+" left alone in this attempt, and what derives from the others' rows may be there")
 		}
 	}
 	if len(open) > 0 {
@@ -264,6 +273,26 @@ func (d *drive) execute(ctx context.Context, r *request) (result, error) {
 		}
 	}
 	return out, nil
+}
+
+// leftAlone are the cells that this attempt does not cover, although they hold something that is to go.
+func (d *drive) leftAlone(r *request) (names []string) {
+	for _, cell := range d.Cells {
+		if name := cell.Name(); !slices.Contains(r.Enumerated, name) && !d.allExcluded(r, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func union(a, b []string) []string {
+	out := slices.Clone(a)
+	for _, s := range b {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // waitFor is how long the platform asks to be left alone, if all that is open is that.

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -60,6 +62,23 @@ type Coordinates struct {
 type KeyedSource struct {
 	KeyID  string `json:"key_id"`
 	Digest string `json:"digest"` // hex
+}
+
+// IsRowID reports whether a text is an opaque row id of ours: a UUID, lower case.
+func IsRowID(text string) bool {
+	return len(text) == 36 && strings.Trim(text, "0123456789abcdef-") == ""
+}
+
+// isKeyed reports whether a source is nothing but a key's id and a digest, both in hex.
+func (s KeyedSource) isKeyed() bool {
+	const hex = "0123456789abcdef"
+	return s.KeyID != "" && len(s.KeyID) <= 64 && strings.Trim(s.KeyID, hex) == "" && s.Digest != "" && len(s.Digest) <= 128 && strings.Trim(s.Digest, hex) == ""
+}
+
+// Opaque reports whether what a peer listed is opaque: what goes into a program MUST say nothing of anybody.
+func (c PeerCoordinates) Opaque() bool {
+	return !slices.ContainsFunc(c.RowIDs, func(id PeerText) bool { return !IsRowID(string(id)) }) &&
+		!slices.ContainsFunc(c.Sources, func(s KeyedSource) bool { return !s.isKeyed() })
 }
 
 // FreezeRequest is the body of subject:freeze: nobody may write for these people until then, or until they are thawed.
