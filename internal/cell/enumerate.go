@@ -79,3 +79,9 @@ func (c *Cell) Freeze(ctx context.Context, _, freezeID string, people []subject.
 func (c *Cell) Thaw(ctx context.Context, _, freezeID, tenant string) error {
 	return c.config.Ledger.Lower(ctx, fenceOf(tenant, freezeID)) //nolint:wrapcheck // as above
 }
+
+// Follow says where the targets lead, one step far: a person to the sources of their rows, a source to what derives from it.
+// Errors: *subject.Fault.
+func (c *Cell) Follow(ctx context.Context, _ string, targets []subject.Target) ([][]subject.Source, error) {
+	return c.accessor.Follow(ctx, targets) //nolint:wrapcheck // *subject.Fault
+}

@@ -69,6 +69,9 @@ func (s *screen) showPreview(r wire.Request) {
 	}
 	s.say("  %s%s would be erased, of tenant %s, by the policy %s, on the ground of Art. %s.", atLeast, s.paint(bold, plural64(p.Total, "row")),
 		printable(r.TenantID), printable(r.Policy), printable(r.LegalRef))
+	if p.Derived > 0 {
+		s.say("  %s %s of them derive from the person's own, whoever they belong to, and go too.", s.paint(yellow, "!"), plural64(p.Derived, "row"))
+	}
 	limit := p.BlastCap
 	if p.CapOverride != nil {
 		limit = p.CapOverride.Cap
@@ -119,19 +122,28 @@ func (s *screen) previewStores(p *wire.Preview) {
 			what, sticky = s.paint(yellow, "retained"), "–"
 		}
 		rows[i] = []string{
-			printable(st.Cell), printable(st.Store), number(st.Count), what, momentOf(st.RecoverableUntil), sticky, printable(st.Detail), printable(st.Backend),
+			printable(st.Cell), printable(st.Store), number(st.Count), derivedOf(st), what, momentOf(st.RecoverableUntil), sticky, printable(st.Detail), printable(st.Backend),
 		}
 	}
 	s.table([]column{
 		{title: "CELL"},
 		{title: "STORE"},
 		{title: "ROWS", number: true},
+		{title: "DERIVED", number: true},
 		{title: "WOULD BE"},
 		{title: "RECOVERABLE UNTIL"},
 		{title: "AFTERWARDS", spare: true},
 		{title: "DETAIL"},
 		{title: "BACKEND", spare: true},
 	}, rows)
+}
+
+// derivedOf is empty where nothing derives, so that the column is left out where nothing does anywhere.
+func derivedOf(st wire.PreviewStore) string {
+	if st.Derived.IsZero() {
+		return ""
+	}
+	return number(st.Derived)
 }
 
 // shortRef is enough of a reference to tell it from the others of a request.

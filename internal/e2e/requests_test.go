@@ -35,8 +35,8 @@ type request struct {
 	ID, State   string
 	StateDetail string `json:"state_detail"`
 	Preview     struct {
-		Digest string
-		Total  int64
+		Digest         string
+		Total, Derived int64
 	}
 	Approvals []struct{}
 	Stages    []struct {
@@ -456,5 +456,35 @@ func TestAToolFilesByOpenDSRAndHearsOfTheEnd(t *testing.T) {
 	}
 	if n := w.held("acme", "person-email:alice@example.com"); n != 0 {
 		t.Errorf("%d rows are left", n)
+	}
+}
+
+// TestWhatDerivesFromThePersonsRowsIsPreviewedAndHeldToTheCap has other people's rows in another cell derive from the person's.
+func TestWhatDerivesFromThePersonsRowsIsPreviewedAndHeldToTheCap(t *testing.T) {
+	w := start(t, own("coordinator", map[string]string{"ERASURE_BLAST_CAP": "20"}))
+	w.write("acme", "alice@example.com")
+	for i := range 30 {
+		record := map[string]any{
+			"tenant_id": "acme", "identity_id": fmt.Sprintf("other-%d", i), "source": "model", "source_ref": fmt.Sprint(i), "consent_basis": "consent",
+			"experiment": "e", "metric": "m", "value": 1, "derived_from": []map[string]string{{"source": "test", "source_ref": "ref-alice@example.com"}},
+		}
+		if got := w.do(http.MethodPost, w.Causal.URL+"/v1/intent/outcomes", encode(t, record), jsonBody); got.Code != http.StatusOK {
+			t.Fatalf("%d %s", got.Code, got.Body)
+		}
+	}
+	r := w.previewed(people("alice@example.com"))
+	if r.Preview.Derived != 30 || r.Preview.Total != 37 {
+		t.Errorf("%d rows, %d of them derived", r.Preview.Total, r.Preview.Derived)
+	}
+	if got := w.action("counsel@acme.example", r.ID, "approve", map[string]any{"preview_digest": r.Preview.Digest}); got.Code != http.StatusConflict || !strings.Contains(string(got.Body), "cap") {
+		t.Errorf("an approval past the cap: %d %s", got.Code, got.Body)
+	}
+	r = w.read(w.action("dpo@acme.example", r.ID, "preview", map[string]any{"blast_cap": 50, "reason": "the model's outputs go too"}))
+	for _, principal := range []string{"dpo@acme.example", "counsel@acme.example"} {
+		w.read(w.action(principal, r.ID, "approve", map[string]any{"preview_digest": r.Preview.Digest}))
+	}
+	w.reaches(r.ID, "closed")
+	if n := w.held("acme", "other-7"); n != 0 {
+		t.Errorf("%d derived rows are left", n)
 	}
 }

@@ -37,6 +37,9 @@ const (
 type Cell interface {
 	Name() string
 	Enumerate(ctx context.Context, requestID string, targets []subject.Target, list bool) []wire.Enumerated
+	// Follow answers where each target leads, one step far: a person to the sources of their rows, sources to what derives from
+	// them. Errors: *subject.Fault.
+	Follow(ctx context.Context, requestID string, targets []subject.Target) ([][]subject.Source, error)
 	Freeze(ctx context.Context, requestID, freezeID string, people []subject.Subject, until time.Time) error
 	Thaw(ctx context.Context, requestID, freezeID, tenant string) error
 }

@@ -144,6 +144,26 @@ func (c *fakeCell) Enumerate(_ context.Context, _ string, targets []subject.Targ
 	return out
 }
 
+// Follow answers the sources of people's rows. Nothing derives from anything in these cells.
+func (c *fakeCell) Follow(_ context.Context, _ string, targets []subject.Target) ([][]subject.Source, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if reason := c.unreachable(); reason != "" {
+		return nil, &subject.Fault{Reason: reason}
+	}
+	out := make([][]subject.Source, len(targets))
+	for i, t := range targets {
+		for _, s := range c.stores {
+			for _, r := range s.of(t) {
+				if t.AboutPerson() {
+					out[i] = append(out[i], r.source)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
 func (c *fakeCell) unreachable() subject.Reason {
 	if c.w.kill.isDead() {
 		return subject.ReasonPeerUnreachable

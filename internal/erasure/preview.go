@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,6 +35,7 @@ func (p *place) name() string { return p.Cell + "/" + p.Store }
 
 // survey is where the targets' rows are now, cell by cell in their order.
 type survey struct {
+	open    map[string]subject.Reason // cells that could not say what derives
 	places  []*place
 	targets []wire.PreviewTarget
 }
@@ -42,10 +44,10 @@ type survey struct {
 const anyStore = "*"
 
 // survey asks every cell at once.
-func (s *Service) survey(ctx context.Context, all []subject.Target, list bool, cells []Cell) survey {
-	answers := make([][]wire.Enumerated, len(cells))
+func (s *Service) survey(ctx context.Context, all []subject.Target, list bool) survey {
+	answers := make([][]wire.Enumerated, len(s.Cells))
 	var wg sync.WaitGroup
-	for i, cell := range cells {
+	for i, cell := range s.Cells {
 		wg.Go(func() { answers[i] = cell.Enumerate(ctx, uuid.NewString(), all, list) })
 	}
 	wg.Wait()
@@ -57,7 +59,7 @@ func (s *Service) survey(ctx context.Context, all []subject.Target, list bool, c
 		}
 		out.targets = append(out.targets, wire.PreviewTarget{Kind: kind, Ref: string(t.Ref), Suppressed: subject.Measured(0)})
 	}
-	for i, cell := range cells {
+	for i, cell := range s.Cells {
 		out.add(cell.Name(), answers[i])
 	}
 	return out
@@ -87,7 +89,10 @@ func (v *survey) add(cell string, answer []wire.Enumerated) {
 func (v *survey) at(byStore map[string]*place, c wire.Coordinates) *place {
 	p := byStore[c.Store]
 	if p == nil {
-		p = &place{PreviewStore: wire.PreviewStore{Cell: c.Cell, Store: c.Store, Backend: c.Backend, Count: subject.Measured(0), Sticky: c.Sticky}}
+		p = &place{PreviewStore: wire.PreviewStore{Cell: c.Cell, Store: c.Store, Backend: c.Backend, Count: subject.Measured(0), Derived: subject.Measured(0), Sticky: c.Sticky}}
+		if c.Store == anyStore {
+			p.Derived = subject.Unmeasured()
+		}
 		byStore[c.Store] = p
 		v.places = append(v.places, p)
 	}
@@ -216,10 +221,17 @@ func (s *Service) preview(ctx context.Context, by wire.Principal, r *request, as
 	if err != nil {
 		return nil, err
 	}
-	found := s.survey(ctx, append(people, sources...), false, s.Cells)
+	all := append(people, sources...)
+	found := s.survey(ctx, all, false)
+	s.follow(ctx, all, &found)
 	p.Targets = found.targets
 	for _, place := range found.places {
 		p.Stores = append(p.Stores, place.PreviewStore)
+	}
+	for _, cell := range s.Cells {
+		if reason := found.open[cell.Name()]; reason != "" {
+			p.Unfollowed = append(p.Unfollowed, cell.Name()+": "+string(reason))
+		}
 	}
 	p.NotSearchable = notSearchable(r)
 	return p, nil
@@ -236,7 +248,7 @@ func notSearchable(r *request) []string {
 
 // mark adds up what is not excluded.
 func mark(p *wire.Preview) {
-	p.Total, p.Unreachable = 0, nil
+	p.Total, p.Derived, p.Unreachable = 0, 0, nil
 	for i := range p.Stores {
 		st := &p.Stores[i]
 		st.Excluded = slices.ContainsFunc(p.Exclusions, func(e wire.Exclusion) bool { return e.Store == st.Cell+"/"+st.Store })
@@ -245,7 +257,15 @@ func mark(p *wire.Preview) {
 		case !counted:
 			p.Unreachable = append(p.Unreachable, st.Cell+"/"+st.Store+": "+st.Detail)
 		case !st.Excluded:
-			p.Total += n
+			derived, _ := st.Derived.Value()
+			p.Derived += derived
+			p.Total += n + derived
+		}
+	}
+	for _, cell := range p.Unfollowed {
+		name, _, _ := strings.Cut(cell, ":")
+		if !slices.ContainsFunc(p.Unreachable, func(place string) bool { return strings.HasPrefix(place, name+"/") }) {
+			p.Unreachable = append(p.Unreachable, "what derives, in "+cell)
 		}
 	}
 }
@@ -272,8 +292,8 @@ func (s *Service) drifted(p *wire.Preview, now survey, deletedFrom []string) boo
 			if is.name() != was.Cell+"/"+was.Store || was.Excluded || slices.Contains(deletedFrom, was.Cell) {
 				continue
 			}
-			before, first := was.Count.Value()
-			after, second := is.Count.Value()
+			before, first := plus(was.Count, was.Derived).Value()
+			after, second := plus(is.Count, is.Derived).Value()
 			if first && second && math.Abs(float64(after-before))*100 > s.Limits.DriftPercent*float64(max(before, 1)) {
 				return true
 			}
@@ -305,7 +325,7 @@ func overCap(r *request, now survey) bool {
 		}
 	}
 	for _, is := range now.places {
-		if n, counted := is.Count.Value(); counted && !isExcluded(r, is.name()) {
+		if n, counted := plus(is.Count, is.Derived).Value(); counted && !isExcluded(r, is.name()) {
 			p.Total += n
 		}
 	}
@@ -322,7 +342,10 @@ func (s *Service) recount(ctx context.Context, r *request) (survey, error) {
 	if err != nil {
 		return survey{}, err
 	}
-	return s.survey(ctx, append(people, sources...), false, s.Cells), nil
+	all := append(people, sources...)
+	found := s.survey(ctx, all, false)
+	s.follow(ctx, all, &found)
+	return found, nil
 }
 
 func expired(at, now time.Time) bool { return !now.Before(at) }

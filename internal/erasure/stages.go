@@ -120,7 +120,9 @@ func (d *drive) enumerate(ctx context.Context, r *request) (result, error) {
 	}
 	open := d.hold(ctx, r, people, freezeFor) // tried again with the next attempt
 	frozen := strings.Join(d.reasons(open), ", ")
-	found := d.survey(ctx, append(people, sources...), true, d.Cells)
+	all := append(people, sources...)
+	found := d.survey(ctx, all, true)
+	d.follow(ctx, all, &found)
 	if why := d.moved(r, found); why != "" {
 		if r.stage(stageExecute).StartedAt == nil {
 			d.thaw(ctx, r)
@@ -346,7 +348,7 @@ func (d *drive) verify(ctx context.Context, r *request) (result, error) {
 		return result{}, err
 	}
 	d.hold(ctx, r, people, freezeFor) // it may be a while since it was raised
-	found := d.survey(ctx, append(people, sources...), false, d.Cells)
+	found := d.survey(ctx, append(people, sources...), false)
 	now := d.Now().UTC()
 	out := result{status: stageDone, after: func(r *request) { recounted(r, found, now) }}
 	var hits, unknown []string

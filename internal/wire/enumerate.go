@@ -15,6 +15,7 @@ const (
 	OpEnumerate = "enumerate"
 	OpFreeze    = "freeze"
 	OpThaw      = "thaw"
+	OpFollow    = "follow"
 )
 
 // EnumerateRequest is the body of subject:enumerate: where the rows of people, or of sources, are. At most MaxBatch of both
@@ -200,4 +201,70 @@ var (
 	enumeratedFields  = fieldsOf[PeerEnumerated]()
 	coordinateFields  = fieldsOf[PeerCoordinates]()
 	frozenFields      = fieldsOf[PeerFrozen]()
+)
+
+// FollowRequest is the body of source:follow: at most MaxBatch identities and sources together.
+type FollowRequest struct {
+	TenantID    string   `json:"tenant_id"`
+	IdentityIDs []string `json:"identity_ids,omitzero"`
+	Sources     []Source `json:"sources,omitzero"`
+}
+
+// FollowResponse answers for each identity the sources of its rows, and then for each source those that derive from it.
+type FollowResponse struct {
+	RequestID string     `json:"request_id"`
+	TenantID  string     `json:"tenant_id"`
+	Cell      string     `json:"cell"`
+	Operation string     `json:"operation"`
+	Results   []Followed `json:"results"`
+}
+
+// Followed is what one identity or source leads to.
+type Followed struct {
+	Sources []Source `json:"sources"`
+}
+
+// PeerFollow is what a peer said about what leads where: read, and not yet believed.
+type PeerFollow struct {
+	RequestID PeerText        `json:"request_id"`
+	TenantID  PeerText        `json:"tenant_id"`
+	Cell      PeerText        `json:"cell"`
+	Operation PeerText        `json:"operation"`
+	Results   PeerFollowedAll `json:"results"`
+	Others    jsontext.Value  `json:",embed"`
+}
+
+// PeerFollowed is what a peer said of one identity or source.
+type PeerFollowed struct {
+	Sources PeerSources    `json:"sources"`
+	Others  jsontext.Value `json:",embed"`
+}
+
+// PeerFollowedAll is a list of them; anything but a JSON array reads as none.
+type PeerFollowedAll []PeerFollowed
+
+// UnmarshalJSONFrom reads any JSON value.
+func (r *PeerFollowedAll) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	return readList((*[]PeerFollowed)(r), dec, MaxBatch)
+}
+
+// DecodePeerFollow reads the one JSON object that a peer answered, as DecodePeer does.
+func DecodePeerFollow(data []byte) (PeerFollow, error) {
+	var said PeerFollow
+	if err := decodeObject(data, &said); err != nil {
+		return PeerFollow{}, err
+	}
+	variant := hasCaseVariant(said.Others, followFields)
+	for _, result := range said.Results {
+		variant = variant || hasCaseVariant(result.Others, followedFields)
+	}
+	if variant {
+		return PeerFollow{}, malformed(errCaseVariant)
+	}
+	return said, nil
+}
+
+var (
+	followFields   = fieldsOf[PeerFollow]()
+	followedFields = fieldsOf[PeerFollowed]()
 )

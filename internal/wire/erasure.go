@@ -150,7 +150,9 @@ type Preview struct {
 	By            Principal       `json:"by"`
 	Targets       []PreviewTarget `json:"targets"`
 	Stores        []PreviewStore  `json:"stores"`
-	Total         int64           `json:"total"` // rows that would be erased, as far as they could be counted
+	Total         int64           `json:"total"`   // rows that would be erased, as far as they could be counted, derived ones included
+	Derived       int64           `json:"derived"` // of them, rows that derive from the targets' own, whoever they belong to
+	Unfollowed    []string        `json:"-"`
 	Unreachable   []string        `json:"unreachable"`
 	NotSearchable []string        `json:"not_searchable"` // what this version can't search yet
 	BlastCap      int64           `json:"blast_cap"`
@@ -180,6 +182,7 @@ type PreviewStore struct {
 	Store            string        `json:"store"`
 	Backend          string        `json:"backend"`
 	Count            subject.Count `json:"count"` // null where it could not be counted
+	Derived          subject.Count `json:"derived"`
 	Sticky           bool          `json:"sticky"`
 	Excluded         bool          `json:"excluded"`
 	RecoverableUntil *time.Time    `json:"recoverable_until"`

@@ -84,6 +84,10 @@ type fakeCell struct {
 
 func (f fakeCell) Name() string { return f.name }
 
+func (f fakeCell) Follow(_ context.Context, _ string, targets []subject.Target) ([][]subject.Source, error) {
+	return make([][]subject.Source, len(targets)), nil
+}
+
 func (f fakeCell) Enumerate(_ context.Context, _ string, targets []subject.Target, list bool) []wire.Enumerated {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()

@@ -68,6 +68,10 @@ type fakeCell struct {
 
 func (*fakeCell) Name() string { return "scoring" }
 
+func (*fakeCell) Follow(_ context.Context, _ string, targets []subject.Target) ([][]subject.Source, error) {
+	return make([][]subject.Source, len(targets)), nil
+}
+
 func (f *fakeCell) Enumerate(_ context.Context, _ string, targets []subject.Target, _ bool) []wire.Enumerated {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -19,6 +19,8 @@ type Enumerator interface {
 	// same id prolongs it. Errors: *subject.Fault.
 	Freeze(ctx context.Context, requestID, freezeID string, people []subject.Subject, until time.Time) error
 	Thaw(ctx context.Context, requestID, freezeID, tenant string) error
+	// Follow answers where each target leads, one step far. Errors: *subject.Fault.
+	Follow(ctx context.Context, requestID string, targets []subject.Target) ([][]subject.Source, error)
 }
 
 // maxFreeze is how far away the end of a freeze may be: a coordinator that lives prolongs it.
@@ -35,26 +37,9 @@ func (s Surface) enumerate(c *httpapi.Call) error {
 	if err := c.Decode(&asked); err != nil {
 		return err
 	}
-	if err := c.Tenant(asked.TenantID); err != nil {
+	targets, err := s.targets(c, asked.TenantID, asked.IdentityIDs, asked.Sources)
+	if err != nil {
 		return err
-	}
-	if n := len(asked.IdentityIDs) + len(asked.Sources); n == 0 || n > wire.MaxBatch {
-		return httpapi.Unprocessable("an enumeration names 1 to 1,000 identities and sources")
-	}
-	var targets []subject.Target
-	for _, identity := range asked.IdentityIDs {
-		person, err := subject.New(asked.TenantID, identity)
-		if err != nil {
-			return err //nolint:wrapcheck // the mapper's
-		}
-		targets = append(targets, subject.TargetOf(person, s.Cell.Salt()))
-	}
-	for _, named := range asked.Sources {
-		source, err := s.source(c, asked.TenantID, named)
-		if err != nil {
-			return err
-		}
-		targets = append(targets, subject.TargetOfSource(source, s.Cell.Salt()))
 	}
 	answer := wire.EnumerateResponse{
 		RequestID: c.RequestID(), TenantID: asked.TenantID, Cell: s.Cell.Name(), Operation: wire.OpEnumerate,
@@ -65,6 +50,54 @@ func (s Surface) enumerate(c *httpapi.Call) error {
 		return worst(statusCounted, len(receipts), func(n int) string { return receipts[n].Status })
 	})
 	return c.Answer(code(answer.Status), answer, 0)
+}
+
+// targets are the people and the sources that a body names, 1 to wire.MaxBatch of them together.
+func (s Surface) targets(c *httpapi.Call, tenant string, identities []string, sources []wire.Source) (targets []subject.Target, err error) {
+	if err := c.Tenant(tenant); err != nil {
+		return nil, err
+	}
+	if n := len(identities) + len(sources); n == 0 || n > wire.MaxBatch {
+		return nil, httpapi.Unprocessable("name 1 to 1,000 identities and sources, all together")
+	}
+	for _, identity := range identities {
+		person, err := subject.New(tenant, identity)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // the mapper's
+		}
+		targets = append(targets, subject.TargetOf(person, s.Cell.Salt()))
+	}
+	for _, named := range sources {
+		source, err := s.source(c, tenant, named)
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, subject.TargetOfSource(source, s.Cell.Salt()))
+	}
+	return targets, nil
+}
+
+// follow is what a coordinator asks before anything is touched, to say what derives from what it would erase.
+func (s Surface) follow(c *httpapi.Call) error {
+	var asked wire.FollowRequest
+	if err := c.Decode(&asked); err != nil {
+		return err
+	}
+	targets, err := s.targets(c, asked.TenantID, asked.IdentityIDs, asked.Sources)
+	if err != nil {
+		return err
+	}
+	leads, err := s.Cell.Follow(c.R.Context(), c.RequestID(), targets)
+	if err != nil {
+		return err //nolint:wrapcheck // the mapper's
+	}
+	answer := wire.FollowResponse{
+		RequestID: c.RequestID(), TenantID: asked.TenantID, Cell: s.Cell.Name(), Operation: wire.OpFollow, Results: make([]wire.Followed, len(leads)),
+	}
+	for i, sources := range leads {
+		answer.Results[i].Sources = wire.FromSources(sources)
+	}
+	return c.Answer(200, answer, 0)
 }
 
 func (s Surface) freeze(c *httpapi.Call) error {

@@ -127,6 +127,15 @@ func (f *fakeCell) Freeze(_ context.Context, requestID, freezeID string, people 
 	return f.frozen
 }
 
+func (f *fakeCell) Follow(_ context.Context, requestID string, targets []subject.Target) ([][]subject.Source, error) {
+	out := make([][]subject.Source, len(targets))
+	for i, t := range targets {
+		f.note(requestID, t.Subject)
+		out[i] = t.Sources
+	}
+	return out, f.frozen
+}
+
 func (f *fakeCell) Thaw(_ context.Context, requestID, freezeID, tenant string) error {
 	f.note(requestID)
 	f.freezes = append(f.freezes, "thaw "+freezeID+" "+tenant)

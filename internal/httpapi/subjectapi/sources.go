@@ -16,6 +16,7 @@ func (s Surface) mountSources(api *httpapi.API) {
 	}
 	post("delete", func(c *httpapi.Call) error { return s.eraseSource(c, s.Cell) })
 	post("batchDelete", s.eraseSources)
+	post("follow", s.follow)
 	if s.Coordinator != nil {
 		post("erase", func(c *httpapi.Call) error { return s.eraseSource(c, s.Coordinator) })
 	} else {
