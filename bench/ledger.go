@@ -70,7 +70,7 @@ func (b *bench) appends(ctx context.Context, writers int) (row, error) {
 		return row{}, err
 	}
 	dir := filepath.Join(b.dir, fmt.Sprintf("ledger-%d", writers))
-	log, err := ledger.OpenFile(dir, keys)
+	log, err := ledger.OpenFile(dir, keys, nil)
 	if err != nil {
 		return row{}, err
 	}
@@ -229,7 +229,7 @@ func (b *bench) requestsOpen(ctx context.Context, n int) (took [2]spread, err er
 	if err != nil {
 		return took, err
 	}
-	log, err := ledger.OpenFile(dir, keys)
+	log, err := ledger.OpenFile(dir, keys, nil)
 	if err != nil {
 		return took, err
 	}

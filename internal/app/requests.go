@@ -11,12 +11,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/tink-crypto/tink-go-gcpkms/v2/integration/gcpkms"
 	"github.com/tink-crypto/tink-go/v2/tink"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"recount/internal/audit"
 	"recount/internal/auth"
@@ -35,13 +35,13 @@ import (
 type requests struct {
 	documents, keys stores.Documents
 	index           stores.Documents // of OpenDSR
+	anchor          stores.Documents // of the ledger, embedded
 	openDSR         *notify.Signer   // nil where it is switched off
 	wrap            tink.AEAD
 	ledger          ledger.Log
 	programs        ledger.Programs
 	signer          *ledger.Keys
 	holder          string
-	mu              sync.Mutex
 	close           []func() error // in the order of opening
 }
 
@@ -58,6 +58,7 @@ const (
 	requestCollection = "erasure_requests"
 	keyCollection     = "descriptor_keys"
 	indexCollection   = "opendsr_requests"
+	anchorCollection  = "ledger_anchor"
 )
 
 // openRequests opens what the backend keeps of erasure requests. The data folder is held by its lock already.
@@ -68,13 +69,10 @@ func (r *running) openRequests(ctx context.Context, e *Erasure) (*requests, erro
 		return q, q.onGCP(ctx, r.Service, e)
 	}
 	q.holder = "embedded" // the folder's lock lets in one process: a lease that its predecessor left is its own
-	// Both are made of small synced writes: at the same time they take half as long.
-	var proofs, documents error
-	var opening sync.WaitGroup
-	opening.Go(func() { proofs = q.embeddedLedger(dir) })
-	opening.Go(func() { documents = q.embeddedDocuments(ctx, dir) })
-	opening.Wait()
-	return q, errors.Join(documents, proofs, q.openDSRKey(dir, e))
+	if err := q.embeddedDocuments(ctx, dir); err != nil {
+		return q, err
+	}
+	return q, errors.Join(q.embeddedLedger(dir), q.openDSRKey(dir, e))
 }
 
 func (q *requests) embeddedDocuments(ctx context.Context, dir string) (err error) {
@@ -82,14 +80,25 @@ func (q *requests) embeddedDocuments(ctx context.Context, dir string) (err error
 	if err != nil {
 		return fmt.Errorf("opening the requests: %w", err)
 	}
-	q.closing(db.Close)
-	for name, collection := range map[string]*stores.Documents{requestCollection: &q.documents, keyCollection: &q.keys, indexCollection: &q.index} {
-		if *collection, err = db.Documents(ctx, name); err != nil {
-			return fmt.Errorf("opening %s: %w", name, err)
-		}
+	q.close = append(q.close, db.Close)
+	collections := map[string]*stores.Documents{
+		requestCollection: &q.documents, keyCollection: &q.keys, indexCollection: &q.index, anchorCollection: &q.anchor,
 	}
-	q.wrap, err = descriptor.LocalKey(filepath.Join(dir, "descriptor-keyset.json"))
-	return err
+	// They are made by small synced writes: at the same time they share them.
+	var opening errgroup.Group
+	for name, collection := range collections {
+		opening.Go(func() (err error) {
+			if *collection, err = db.Documents(ctx, name); err != nil {
+				return fmt.Errorf("opening %s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	opening.Go(func() (err error) {
+		q.wrap, err = descriptor.LocalKey(filepath.Join(dir, "descriptor-keyset.json"))
+		return err
+	})
+	return opening.Wait()
 }
 
 func (q *requests) embeddedLedger(dir string) (err error) {
@@ -98,21 +107,14 @@ func (q *requests) embeddedLedger(dir string) (err error) {
 			return err
 		}
 	}
-	file, err := ledger.OpenFile(dir, q.signer)
+	file, err := ledger.OpenFile(dir, q.signer, anchored{q.anchor})
 	if err != nil {
 		return fmt.Errorf("opening the ledger of erasures: %w", err)
 	}
 	q.ledger = file
-	q.closing(file.Close)
+	q.close = append(q.close, file.Close)
 	q.programs, err = ledger.OpenPrograms(dir)
 	return err
-}
-
-// closing adds what is to be closed in the end.
-func (q *requests) closing(f func() error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.close = append(q.close, f)
 }
 
 func (q *requests) onGCP(ctx context.Context, s *Service, e *Erasure) error {

@@ -128,7 +128,8 @@ func roleOf(name string) Role {
 func isEmail(text string) bool {
 	local, domain, found := strings.Cut(text, "@")
 	return found && len(text) <= maxEmail && local != "" && strings.Trim(local, lower+"0123456789._%+-'") == "" &&
-		domain != "" && strings.Trim(domain, lower+"0123456789.-") == ""
+		domain != "" && strings.Trim(domain, lower+"0123456789.-") == "" &&
+		!strings.HasPrefix(domain, ".") && !strings.HasSuffix(domain, ".") && !strings.Contains(domain, "..") // "x." is "x" again
 }
 
 func isSub(text string) bool {

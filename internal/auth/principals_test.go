@@ -114,3 +114,9 @@ func TestADevPrincipalIsNamedOnceAndComparedWithoutCase(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAddressWithADotAtItsEndIsNoSecondPrincipal(t *testing.T) {
+	if _, err := auth.ParsePrincipals("dpo@acme.example,dpo@acme.example."); err == nil {
+		t.Error("two spellings of one address are two principals")
+	}
+}

@@ -111,7 +111,7 @@ func folder(t testing.TB) string {
 func (w *world) openLedger() {
 	w.t.Helper()
 	var err error
-	w.log, err = ledger.OpenFile(w.dir, w.signing)
+	w.log, err = ledger.OpenFile(w.dir, w.signing, nil)
 	must(w.t, err)
 	w.programs, err = ledger.OpenPrograms(w.dir)
 	must(w.t, err)

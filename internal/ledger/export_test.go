@@ -5,7 +5,7 @@ import "os"
 // OpenFaulty opens a ledger whose syncs and writes fail when they are told to.
 func OpenFaulty(dir string, keys *Keys) (*File, *Faults, error) {
 	faults := &Faults{}
-	f, err := openFile(dir, keys, func(path string) (disk, error) {
+	f, err := openFile(dir, keys, nil, func(path string) (disk, error) {
 		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 		return &faulty{File: file, faults: faults}, err
 	})

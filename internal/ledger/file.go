@@ -37,9 +37,10 @@ type disk interface {
 // time share a write and an fsync. Several processes may append to one folder: each takes a lock for a write, and takes up
 // what the others wrote before it.
 type File struct {
-	dir  string
-	keys *Keys
-	open func(path string) (disk, error)
+	dir    string
+	keys   *Keys
+	anchor Anchor
+	open   func(path string) (disk, error)
 
 	queue   sync.Mutex
 	waiting []*appending
@@ -69,16 +70,24 @@ type appending struct {
 	done  chan struct{}
 }
 
-// OpenFile opens the ledger in a folder, which is made when missing, and verifies it whole against its checkpoint. A last
-// line without its end is set aside in a file of its own: it was never acknowledged. Errors: ErrTruncated, ErrTampered,
-// ErrMalformed, ErrNoCheckpoint, wrapped.
-func OpenFile(dir string, keys *Keys) (*File, error) {
-	return openFile(dir, keys, func(path string) (disk, error) {
+// Anchor keeps the latest signed head somewhere else than in the ledger's folder, so that a folder that was put back, checkpoint
+// and all, is noticed.
+type Anchor interface {
+	// Last is the head that was kept last; that of no entries where none was.
+	Last(ctx context.Context) (Head, error)
+	Keep(ctx context.Context, h Head) error
+}
+
+// OpenFile opens the ledger in a folder, which is made when missing, and verifies it whole against its checkpoint, and against
+// the anchor where there is one (nil: none). A last line without its end is set aside in a file of its own: it was never
+// acknowledged. Errors: ErrTruncated, ErrTampered, ErrMalformed, ErrNoCheckpoint, wrapped.
+func OpenFile(dir string, keys *Keys, anchor Anchor) (*File, error) {
+	return openFile(dir, keys, anchor, func(path string) (disk, error) {
 		return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the configured folder
 	})
 }
 
-func openFile(dir string, keys *Keys, open func(string) (disk, error)) (*File, error) {
+func openFile(dir string, keys *Keys, anchor Anchor, open func(string) (disk, error)) (*File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the ledger's folder: %w", err)
 	}
@@ -86,8 +95,14 @@ func openFile(dir string, keys *Keys, open func(string) (disk, error)) (*File, e
 	if err != nil {
 		return nil, fmt.Errorf("opening the ledger's lock: %w", err)
 	}
-	f := &File{dir: dir, keys: keys, open: open, lock: lock, stop: make(chan struct{})}
-	if err := f.load(); err != nil {
+	f := &File{dir: dir, keys: keys, anchor: anchor, open: open, lock: lock, stop: make(chan struct{})}
+	var known Head
+	if anchor != nil {
+		if known, err = anchor.Last(context.Background()); err != nil {
+			return nil, errors.Join(fmt.Errorf("reading the ledger's anchor: %w", err), f.closeFiles())
+		}
+	}
+	if err := f.load(known); err != nil {
 		return nil, errors.Join(err, f.closeFiles())
 	}
 	f.stopped.Go(f.keepCheckpoint)
@@ -273,6 +288,11 @@ func (f *File) checkpoint() ([]byte, Head, error) {
 		return replaceFile(filepath.Join(f.dir, checkpointFile), signed)
 	}); err != nil {
 		return nil, head, err
+	}
+	if f.anchor != nil && head != f.signed {
+		if err := f.anchor.Keep(context.Background(), head); err != nil {
+			return nil, head, fmt.Errorf("keeping the ledger's anchor: %w", err)
+		}
 	}
 	f.signed = head
 	return signed, head, nil

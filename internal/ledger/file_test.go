@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -33,7 +34,7 @@ func TestFileKeepsTheContract(t *testing.T) {
 
 func opened(t *testing.T, dir string, keys *ledger.Keys) *ledger.File {
 	t.Helper()
-	f, err := ledger.OpenFile(dir, keys)
+	f, err := ledger.OpenFile(dir, keys, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func opened(t *testing.T, dir string, keys *ledger.Keys) *ledger.File {
 
 func filled(t *testing.T, dir string, keys *ledger.Keys, n int) {
 	t.Helper()
-	f, err := ledger.OpenFile(dir, keys)
+	f, err := ledger.OpenFile(dir, keys, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func TestEveryChangedByteIsRefused(t *testing.T) {
 		if err := os.WriteFile(path, bad, 0o600); err != nil {
 			r.Fatal(err)
 		}
-		if f, err := ledger.OpenFile(dir, keys); err == nil {
+		if f, err := ledger.OpenFile(dir, keys, nil); err == nil {
 			_ = f.Close()
 			r.Fatalf("a ledger with byte %d changed was opened", at)
 		}
@@ -119,7 +120,7 @@ func TestACutOffTailIsDetected(t *testing.T) {
 		if err := os.WriteFile(path, bytes.Join(lines[:keep], nil), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ledger.OpenFile(dir, keys); !errors.Is(err, ledger.ErrTruncated) {
+		if _, err := ledger.OpenFile(dir, keys, nil); !errors.Is(err, ledger.ErrTruncated) {
 			t.Errorf("with %d of 5 lines: %v", keep, err)
 		}
 	}
@@ -129,7 +130,7 @@ func TestACutOffTailIsDetected(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "erasure-ledger.checkpoint")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ledger.OpenFile(dir, keys); !errors.Is(err, ledger.ErrNoCheckpoint) {
+	if _, err := ledger.OpenFile(dir, keys, nil); !errors.Is(err, ledger.ErrNoCheckpoint) {
 		t.Errorf("without its checkpoint: %v", err)
 	}
 }
@@ -140,7 +141,7 @@ func TestACheckpointOfAnotherKeyIsRefusedAndOneOfAnOldKeyIsNot(t *testing.T) {
 	fresh, _ := ledger.GenerateKey("recount-test")
 	oldKeys, _ := ledger.ParseKeys(old)
 	filled(t, dir, oldKeys, 2)
-	if _, err := ledger.OpenFile(dir, ledgertest.Keys(t)); !errors.Is(err, ledger.ErrTampered) {
+	if _, err := ledger.OpenFile(dir, ledgertest.Keys(t), nil); !errors.Is(err, ledger.ErrTampered) {
 		t.Errorf("a foreign key: %v", err)
 	}
 	rotated, err := ledger.ParseKeys(fresh + "," + old)
@@ -205,7 +206,7 @@ func TestHelperAppend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := ledger.OpenFile(dir, keys)
+	f, err := ledger.OpenFile(dir, keys, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,4 +295,54 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("it changed: %v", err)
 		}
 	})
+}
+
+// remembered is an anchor in memory.
+type remembered struct{ head ledger.Head }
+
+func (r *remembered) Last(context.Context) (ledger.Head, error) { return r.head, nil }
+
+func (r *remembered) Keep(_ context.Context, h ledger.Head) error {
+	r.head = h
+	return nil
+}
+
+func TestALedgerThatIsPutBackWithItsCheckpointIsRefusedByItsAnchor(t *testing.T) {
+	dir, keys, anchor := t.TempDir(), ledgertest.Keys(t), &remembered{}
+	grow := func(n int) {
+		f, err := ledger.OpenFile(dir, keys, anchor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			if _, err := f.Append(t.Context(), ledgertest.Record(fmt.Sprintf("e%d-%d", n, i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grow(3)
+	then := map[string][]byte{}
+	for _, name := range []string{"erasure-ledger.jsonl", "erasure-ledger.checkpoint"} {
+		then[name], _ = os.ReadFile(filepath.Join(dir, name))
+	}
+	grow(2)
+	for name, body := range then {
+		if err := os.WriteFile(filepath.Join(dir, name), body, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := ledger.OpenFile(dir, keys, anchor); !errors.Is(err, ledger.ErrTruncated) {
+		t.Errorf("a ledger of an earlier day: %v", err)
+	}
+	for name := range then {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := ledger.OpenFile(dir, keys, anchor); !errors.Is(err, ledger.ErrTruncated) {
+		t.Errorf("a ledger that is gone: %v", err)
+	}
 }

@@ -13,10 +13,10 @@ import (
 )
 
 // load reads the ledger from its beginning.
-func (f *File) load() error {
+func (f *File) load(known Head) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.loadLocked(Head{})
+	return f.loadLocked(known)
 }
 
 // loadLocked reads the ledger, and verifies it against its checkpoint and against what this process has acknowledged.

@@ -195,7 +195,7 @@ func newService(t *testing.T, all *stores, rows *fakeAudit) *erasure.Service {
 		}
 	})
 	keys := must(ledger.ParseKeys(must(ledger.GenerateKey("acme.example/recount"))(t)))(t)
-	log := must(ledger.OpenFile(dir, keys))(t)
+	log := must(ledger.OpenFile(dir, keys, nil))(t)
 	t.Cleanup(func() {
 		if err := log.Close(); err != nil {
 			t.Error(err)

@@ -226,7 +226,7 @@ func (f *fixture) erasures(signer *notify.Signer) *erasure.Service {
 	must(err)
 	keys, err := ledger.ParseKeys(private)
 	must(err)
-	log, err := ledger.OpenFile(filepath.Join(dir, "ledger"), keys)
+	log, err := ledger.OpenFile(filepath.Join(dir, "ledger"), keys, nil)
 	must(err)
 	f.t.Cleanup(func() { must(log.Close()) })
 	programs, err := ledger.OpenPrograms(filepath.Join(dir, "ledger"))
