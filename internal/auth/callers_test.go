@@ -67,11 +67,11 @@ func TestAnEmptyAllowListIsAFault(t *testing.T) {
 }
 
 func TestAnAllowListIsReadAsItIsWritten(t *testing.T) {
-	role := rapid.SampledFrom([]auth.Role{auth.Read, auth.Write, auth.Erase, auth.Allow})
+	role := rapid.SampledFrom([]auth.Role{auth.Read, auth.Write, auth.Erase, auth.Allow, auth.Drive})
 	tenant := rapid.StringMatching(`[a-z0-9][a-z0-9_-]{0,5}`)
 	caller := rapid.Custom(func(t *rapid.T) auth.Caller {
 		c := auth.Caller{
-			Email: rapid.StringMatching(`[a-z0-9._%+'-]{1,8}@[a-z0-9.-]{1,8}`).Draw(t, "email"),
+			Email: rapid.StringMatching(`[a-z0-9._%+'-]{1,8}@[a-z0-9-]{1,4}([.][a-z0-9-]{1,4})?`).Draw(t, "email"),
 			Sub:   rapid.StringMatching(`([A-Za-z0-9_-]{1,21})?`).Draw(t, "sub"),
 		}
 		for _, r := range rapid.SliceOfN(role, 1, 4).Draw(t, "roles") {
