@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"recount/internal/fleet"
 	"recount/internal/ledger"
 	"recount/internal/verify"
 	"recount/internal/wire"
@@ -401,6 +402,51 @@ func TestARequestRunsOnBigQueryAndFirestore(t *testing.T) {
 	}
 	if r := w.read(w.admin("dpo@acme.example", http.MethodGet, "/admin/erasure/"+closed.ID, nil)); r.State != "closed" {
 		t.Errorf("after a restart it is %s", r.State)
+	}
+}
+
+// TestTwoCoordinatorsOnOneFirestoreRunEachRequestOnce has two instances of the coordinator look for what is due at the same
+// time, as Cloud Run starts them.
+func TestTwoCoordinatorsOnOneFirestoreRunEachRequestOnce(t *testing.T) {
+	requests := 40
+	if testing.Short() {
+		requests = 8
+	}
+	w, _ := onBigQuery(t, nil)
+	twin, err := w.Coordinator.Twin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = twin.Stop() })
+	crowd := crowd("raced", requests)
+	w.write("acme", crowd...)
+	first, ids := w.Coordinator, []string{}
+	for i, person := range crowd {
+		r := w.previewed(people(person))
+		for n, principal := range []string{"dpo@acme.example", "counsel@acme.example"} {
+			w.Coordinator = []*fleet.Service{first, twin}[(i+n)%2] // either is woken up by half of them
+			r = w.read(w.action(principal, r.ID, "approve", map[string]any{"preview_digest": r.Preview.Digest}))
+		}
+		ids = append(ids, r.ID)
+	}
+	w.Coordinator = first
+	entries := map[string]bool{}
+	for i, id := range ids {
+		closed := w.reaches(id, "closed")
+		if n := w.held("acme", crowd[i]); n != 0 || closed.Attempts != 1 {
+			t.Errorf("%d rows are left, %d attempts", n, closed.Attempts)
+		}
+		for _, st := range closed.Stages {
+			for _, entry := range st.Entries {
+				if entries[entry] {
+					t.Errorf("%s of %s: an entry stands for two", st.Name, id)
+				}
+				entries[entry] = true
+			}
+			if want := map[string]int{"freeze": 2, "enumerate": 1, "execute": 2, "verify": 1}[st.Name]; want > 0 && len(st.Entries) != want {
+				t.Errorf("%s of %s has %d entries, not %d", st.Name, id, len(st.Entries), want)
+			}
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ func samePrincipal(a, b wire.Principal) bool {
 	return a.Sub == b.Sub || strings.EqualFold(a.Email, b.Email)
 }
 
-// VerifyIdentity writes down how the person's identity was verified. Errors: ErrNotFound, *RefusedError.
+// VerifyIdentity writes down how the person's identity was verified. Doing so anew takes the approvals back. Errors: ErrNotFound, *RefusedError.
 func (s *Service) VerifyIdentity(ctx context.Context, by wire.Principal, id, method string) (wire.Request, error) {
 	return s.act(ctx, by, id, "request_verify_identity", func(r *request, now time.Time, d wire.Descriptor) error {
 		if err := checkText("method", method); err != nil {
@@ -29,6 +29,9 @@ func (s *Service) VerifyIdentity(ctx context.Context, by wire.Principal, id, met
 		}
 		if r.State != Filed && r.State != Verified && r.State != Previewed {
 			return refuse("state", "the identity of a request that is "+r.State+" needs no verification any more")
+		}
+		if r.Verification != nil { // who approved did so on the one before
+			s.reconsider(r, "the identity was verified anew", now)
 		}
 		r.Verification = &wire.Verification{Method: method, By: by, At: now}
 		r.State = Verified

@@ -83,6 +83,28 @@ func TestAnExclusionThatWasTakenBackLeavesNothingCalledRetained(t *testing.T) {
 	}
 }
 
+func TestAnIdentityThatIsVerifiedAnewTakesTheApprovalsBack(t *testing.T) {
+	w := newWorld(t)
+	w.populate()
+	s := w.service("a")
+	id := w.filed(s)
+	digest := w.previewed(s, id)
+	_, err := s.Approve(t.Context(), bob, id, digest)
+	must(t, err)
+	r, err := s.VerifyIdentity(t.Context(), bob, id, "a letter")
+	must(t, err)
+	wantState(t, r, Verified)
+	if len(r.Approvals) != 0 || r.StateDetail == "" {
+		t.Errorf("%d approvals, %q", len(r.Approvals), r.StateDetail)
+	}
+	if _, err := s.Approve(t.Context(), cid, id, digest); refusedFor(err) != "state" {
+		t.Errorf("approved what was seen with another verification: %v", err)
+	}
+	w.approveBoth(s, id, w.previewedAgain(s, id))
+	w.resume(s)
+	wantState(t, w.show(s, id), Closed)
+}
+
 func TestAURLThatQuotesThePersonInAnySpellingIsRefused(t *testing.T) {
 	d := wire.Descriptor{PersonIDs: []string{"person-email:erika@x.io"}}
 	for _, url := range []string{

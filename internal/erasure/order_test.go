@@ -182,7 +182,7 @@ func TestTwoCoordinatorsCloseEachRequestOnce(t *testing.T) {
 	w := newWorld(t)
 	w.populate()
 	a, b := w.service("a"), w.service("b")
-	const requests = 200
+	const requests = 1000
 	ids, epochs := make([]string, requests), map[string]int64{}
 	for i := range ids {
 		person := fmt.Sprintf("person-%d@example.org", i)

@@ -174,6 +174,20 @@ func (s *Service) launch() error {
 	return nil
 }
 
+// Twin starts a second instance of the service, as a platform does, on an address of its own, and waits until it is ready.
+// They share the data folder, which of stores on GCP holds nothing but the keys of development.
+func (s *Service) Twin(ctx context.Context) (*Service, error) {
+	addr, err := FreeAddress()
+	if err != nil {
+		return nil, err
+	}
+	twin := &Service{
+		Name: s.Name, URL: "http://" + addr, DataDir: s.DataDir, LogFile: strings.TrimSuffix(s.LogFile, ".log") + "-twin.log", binary: s.binary,
+		env: append(slices.Clone(s.env), "LISTEN_ADDR="+addr), // the last of a name counts
+	}
+	return twin, twin.StartAgain(ctx)
+}
+
 // StartAgain starts a stopped service and waits until it is ready.
 func (s *Service) StartAgain(ctx context.Context) error {
 	if err := s.launch(); err != nil {
