@@ -169,7 +169,7 @@ func (a *attempt) recall(ctx context.Context) error {
 	}
 	for i := range a.targets {
 		for _, e := range recorded[i] {
-			a.found[i].reasons[e.Source] = e.Reason
+			a.found[i].add(e.Source, e.Reason) // recorded once more: that attempt may be withdrawing it
 			if e.Reason != ReasonSubject {
 				a.found[i].derived[e.Source] = true
 			}
@@ -256,10 +256,16 @@ func (a *attempt) follow(ctx context.Context, parents []subject.Source) {
 // record writes down what was found and is not in the ledger yet as far as this attempt knows.
 func (a *attempt) record(ctx context.Context) (fresh int, err error) {
 	var entries []Entry
+	places := map[subject.Source]int{}
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	for i := range a.found {
 		f := &a.found[i]
 		for _, s := range f.fresh {
+			if at, known := places[s]; known { // two targets rely on it
+				entries[at].Attempt = ""
+				continue
+			}
+			places[s] = len(entries)
 			entries = append(entries, Entry{Source: s, Reason: f.reasons[s], ErasedAt: now, Erasure: a.targets[i].Ref, Attempt: f.attempt})
 		}
 	}

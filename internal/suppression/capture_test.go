@@ -256,6 +256,47 @@ func TestAnAttemptThatTookNothingIsWithdrawn(t *testing.T) {
 	}
 }
 
+// TestAnAttemptThatTookNothingLeavesWhatAnotherReliesOn: a source of two people, of whom one is erased while the erasure of
+// the other fails.
+func TestAnAttemptThatTookNothingLeavesWhatAnotherReliesOn(t *testing.T) {
+	for what, order := range map[string][]string{"the one that fails began": {"alice", "bob"}, "the other began": {"bob", "alice"}} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld()
+			w.write(t, 0, "1", "alice")
+			w.write(t, 1, "1", "bob")
+			refusing := &refuses{plain{w.stores[0]}} // alice's rows
+			w.eraser.Groups[0].Stores[0] = refusing
+			var targets []subject.Target
+			for _, who := range order {
+				s, err := subject.New("acme", who)
+				if err != nil {
+					t.Fatal(err)
+				}
+				targets = append(targets, subject.Target{Tenant: "acme", Subject: s, Ref: subject.Ref("ref of " + who)})
+			}
+			capture := w.eraser.Capture.(*suppression.Capture)
+			_, first := capture.Begin(t.Context(), targets[:1])
+			_, second := capture.Begin(t.Context(), targets[1:])
+			failed := map[string]subject.Attempt{order[0]: first, order[1]: second}["alice"]
+			settled := map[string]subject.Attempt{order[0]: first, order[1]: second}["bob"]
+			if err := errors.Join(settled.Settle(t.Context(), []bool{false}), failed.Settle(t.Context(), []bool{true})); err != nil {
+				t.Fatal(err)
+			}
+			if w.write(t, 1, "1", "bob") {
+				t.Error("what one of them deleted came back, because the other had recorded it")
+			}
+			for i, e := range w.eraser.EraseAll(t.Context(), targets) { // and in one batch
+				if order[i] == "bob" && e.Receipts[1].Status() != subject.Erased {
+					t.Errorf("%v", e.Receipts[1].Status())
+				}
+			}
+			if w.write(t, 1, "1", "bob") {
+				t.Error("it came back after a batch")
+			}
+		})
+	}
+}
+
 type refuses struct{ plain }
 
 func (*refuses) Delete(context.Context, subject.Subject) (int64, error) { return 0, errFault }

@@ -26,7 +26,7 @@ type Entry struct {
 	// Erasure is the pseudonym that the erasure was written down under. It ties entries together, at rest as a keyed
 	// hash, and is not answered by List or Recorded.
 	Erasure subject.Ref
-	// Attempt is the one that inserts the entry; not answered either.
+	// Attempt is the one that inserts the entry, "" for none that could withdraw it; not answered either.
 	Attempt AttemptID
 }
 
@@ -64,7 +64,8 @@ type Ledger interface {
 	// Generation is the ledger's now. MUST fail when Check could not answer.
 	Generation(ctx context.Context) (Generation, error)
 	// Record adds entries, all of one tenant, and is durable when it answers. A source that is there already keeps its
-	// reason, its date, its erasure and its attempt. The call is idempotent. It answers how many were new.
+	// reason, its date and its erasure. Where another attempt inserted it, it belongs to none from then on: both rely on
+	// it, and neither may withdraw it from under the other. The call is idempotent. It answers how many were new.
 	Record(ctx context.Context, entries []Entry) (inserted int, err error)
 	// RecordDerived adds children, each under its parent's erasure and with ReasonDerived. A parent that is not
 	// recorded any more leaves its child alone.

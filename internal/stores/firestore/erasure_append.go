@@ -2,25 +2,18 @@ package firestore
 
 import (
 	"context"
-	"time"
 
 	fs "cloud.google.com/go/firestore"
 	"github.com/google/uuid"
 
 	"recount/internal/ledger"
-	"recount/internal/subject"
 )
-
-// appendLimit is how long a transaction may take, its retries included. It is nobody's own: others' entries are in it.
-const appendLimit = time.Minute
 
 // erasureAppend is one record on its way in.
 type erasureAppend struct {
 	line    []byte
 	entryID string
-	entry   ledger.Entry
-	err     error
-	done    chan struct{}
+	entry   ledger.Entry // where it was put
 }
 
 // Append keeps ledger.Log: what waits at the same time shares a transaction. Errors: *ledger.RecordError,
@@ -30,50 +23,16 @@ func (l *ErasureLedger) Append(ctx context.Context, r ledger.Record) (ledger.Ent
 	if err != nil {
 		return ledger.Entry{}, err
 	}
-	if err := ctx.Err(); err != nil {
-		return ledger.Entry{}, failed(ctx, err, subject.ReasonBackendBusy)
+	a := &erasureAppend{line: line, entryID: r.EntryID}
+	if err := l.appends.do(ctx, a); err != nil {
+		return ledger.Entry{}, unrecorded(ctx, err)
 	}
-	a := &erasureAppend{line: line, entryID: r.EntryID, done: make(chan struct{})}
-	l.queue.Lock()
-	l.waiting = append(l.waiting, a)
-	if !l.leading {
-		l.leading = true
-		go l.lead(context.WithoutCancel(ctx))
-	}
-	l.queue.Unlock()
-	select {
-	case <-a.done:
-		return a.entry, a.err
-	case <-ctx.Done():
-		return ledger.Entry{}, failed(ctx, ctx.Err(), subject.ReasonBackendBusy)
-	}
-}
-
-// lead commits what waits until nothing does.
-func (l *ErasureLedger) lead(ctx context.Context) {
-	for {
-		l.queue.Lock()
-		n := min(len(l.waiting), erasuresAtATime)
-		batch := l.waiting[:n:n]
-		l.waiting = l.waiting[n:]
-		l.leading = n > 0
-		l.queue.Unlock()
-		if n == 0 {
-			return
-		}
-		err := l.commit(ctx, batch)
-		for _, a := range batch {
-			a.err = err
-			close(a.done)
-		}
-	}
+	return a.entry, nil
 }
 
 // commit appends a batch in one transaction. A try whose answer was lost may have taken: the next one looks for the batch
 // where that would have put it, which is the only place that it can be at.
 func (l *ErasureLedger) commit(ctx context.Context, batch []*erasureAppend) error {
-	ctx, cancel := context.WithTimeout(ctx, appendLimit)
-	defer cancel()
 	name := uuid.NewString()
 	var tried []int64 // where earlier tries began
 	var first int64

@@ -26,14 +26,11 @@ const (
 // document per entry, one that holds the edge of the tree, and in a collection of its own the signed checkpoint. A
 // transaction that appends moves all three on, after it has seen that the edge is the one that was signed.
 type ErasureLedger struct {
-	client *Client
-	keys   *ledger.Keys
-	head   *fs.DocumentRef
-	signed *fs.DocumentRef
-
-	queue   sync.Mutex
-	waiting []*erasureAppend
-	leading bool
+	client  *Client
+	keys    *ledger.Keys
+	head    *fs.DocumentRef
+	signed  *fs.DocumentRef
+	appends *group[*erasureAppend]
 
 	mu    sync.Mutex
 	known ledger.Head // the longest tree that was seen: nothing shorter is believed
@@ -75,6 +72,7 @@ func (c *Client) ErasureLedger(ctx context.Context, keys *ledger.Keys) (*Erasure
 		client: c, keys: keys, head: c.docs.Collection(erasureLedgerCollection).Doc("head"),
 		signed: c.docs.Collection(erasureCheckpointCollection).Doc("latest"),
 	}
+	l.appends = &group[*erasureAppend]{limit: erasuresAtATime, size: func(*erasureAppend) int { return 1 }, commit: l.commit}
 	state, err := l.read(ctx)
 	if err == nil && state.fresh {
 		if err = l.found(ctx); err == nil {

@@ -31,9 +31,10 @@ const (
 // order of generations: an instance that has read up to one has missed nothing before it. While the generation stands
 // still, a check reads that one document.
 type Ledger struct {
-	client *Client
-	keys   *suppression.Keys
-	state  *fs.DocumentRef
+	client  *Client
+	keys    *suppression.Keys
+	state   *fs.DocumentRef
+	changes *group[*change]
 
 	mu     sync.RWMutex
 	upTo   suppression.Generation // that filter and fences are complete for; 0 for none
@@ -73,8 +74,8 @@ func (c *Client) Ledger(ctx context.Context, cell string, keys *suppression.Keys
 		return nil, errors.New("the cell's name can't be a document id")
 	}
 	l := &Ledger{client: c, keys: keys, state: c.docs.Collection(ledgerCollection).Doc(cell)}
-	_, err := l.known(ctx)
-	if err != nil {
+	l.changes = &group[*change]{limit: changesAtOnce, size: func(c *change) int { return c.writes }, commit: l.commit}
+	if _, err := l.known(ctx); err != nil {
 		return nil, err
 	}
 	return l, nil

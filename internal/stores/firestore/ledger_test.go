@@ -2,10 +2,14 @@ package firestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/codes"
 
 	"recount/internal/stores"
 	"recount/internal/stores/firestore/firestoretest"
@@ -49,6 +53,59 @@ func TestTheLedgerKeepsItsContract(t *testing.T) {
 			return text
 		},
 	})
+}
+
+// TestErasuresThatWaitTogetherShareATransactionOfTheLedger: one after the other they would time each other out.
+func TestErasuresThatWaitTogetherShareATransactionOfTheLedger(t *testing.T) {
+	proxy := firestoretest.NewProxy(t)
+	ledger, err := open(t, proxy.Host()).Ledger(t.Context(), "ingest", ledgerKeys(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commits atomic.Int64
+	proxy.Decide(func(method string) (firestoretest.Fault, bool) {
+		if method == "Commit" {
+			commits.Add(1)
+		}
+		return firestoretest.Fault{Code: codes.OK, Delay: 100 * time.Millisecond}, method == "Commit"
+	})
+	const erasures = 60
+	common, err := subject.NewSource("acme", "crm", "of all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	var inserted atomic.Int64
+	for i := range erasures {
+		wg.Go(func() {
+			attempt := suppression.AttemptID(fmt.Sprint("attempt ", i))
+			who, err1 := subject.New("acme", fmt.Sprint(i))
+			own, err2 := subject.NewSource("acme", "crm", fmt.Sprint(i))
+			err3 := ledger.Fence(t.Context(), attempt, []subject.Subject{who}, time.Now().Add(time.Minute))
+			var entries []suppression.Entry
+			for _, s := range []subject.Source{own, common} {
+				entries = append(entries, suppression.Entry{Source: s, Reason: "test", ErasedAt: time.Now(), Erasure: subject.Ref(fmt.Sprint(i)), Attempt: attempt})
+			}
+			n, err4 := ledger.Record(t.Context(), entries)
+			inserted.Add(int64(n))
+			if err := errors.Join(err1, err2, err3, err4); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if c, n := commits.Load(), inserted.Load(); c > 12 || n != erasures+1 {
+		t.Errorf("%d erasures took %d transactions and recorded %d sources", erasures, c, n)
+	}
+	for i := range erasures {
+		if err := ledger.Withdraw(t.Context(), "acme", suppression.AttemptID(fmt.Sprint("attempt ", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, err := ledger.Check(t.Context(), []subject.Record{{Source: common}})
+	if err != nil || a.Verdicts[0] != suppression.Suppressed {
+		t.Errorf("what all of them relied on is %v, %v", a.Verdicts, err)
+	}
 }
 
 func ledgerKeys(t *testing.T) *suppression.Keys {

@@ -78,6 +78,11 @@ func (w *writer) record(l *Ledger, entries []suppression.Entry) (inserted int, e
 			return 0, unreadable(err)
 		}
 		inserted += int(fresh)
+		if int(fresh) < n {
+			if err := w.share(l, entries[at:at+n]); err != nil {
+				return 0, err
+			}
+		}
 		at += n
 	}
 	if inserted == 0 {
@@ -88,13 +93,32 @@ func (w *writer) record(l *Ledger, entries []suppression.Entry) (inserted int, e
 	return inserted, unreadable(w.exec("UPDATE "+stateTable+" SET generation = ?1", int64(w.ledger.to)))
 }
 
+// share makes entries nobody's that another attempt inserted.
+func (w *writer) share(l *Ledger, entries []suppression.Entry) error {
+	for _, e := range entries {
+		for _, m := range l.keys.AppendMACs(nil, e.Source) {
+			if err := w.exec("UPDATE "+ledgerTable+" SET attempt = NULL WHERE mac = ?1 AND attempt <> ?2", m[:], string(e.Attempt)); err != nil {
+				return unreadable(err)
+			}
+		}
+	}
+	return nil
+}
+
 // unrecorded leaves out the entries that an older key finds.
 func (w *writer) unrecorded(l *Ledger, entries []suppression.Entry) ([]suppression.Entry, error) {
 	held, err := w.held(l, sourcesOf(entries))
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(entries), func(e suppression.Entry) bool { return held[e.Source] }), nil
+	var old []suppression.Entry
+	fresh := slices.DeleteFunc(slices.Clone(entries), func(e suppression.Entry) bool {
+		if held[e.Source] {
+			old = append(old, e)
+		}
+		return held[e.Source]
+	})
+	return fresh, w.share(l, old)
 }
 
 func sourcesOf(entries []suppression.Entry) []subject.Source {

@@ -98,9 +98,14 @@ func (m *Model) Record(_ context.Context, entries []suppression.Entry) (int, err
 	}
 	fresh := 0
 	for _, e := range entries {
-		if _, known := m.entries[e.Source]; !known {
+		there, known := m.entries[e.Source]
+		switch {
+		case !known:
 			m.entries[e.Source] = e
 			fresh++
+		case there.Attempt != e.Attempt:
+			there.Attempt = ""
+			m.entries[e.Source] = there
 		}
 	}
 	if fresh > 0 {
@@ -114,7 +119,8 @@ func (m *Model) RecordDerived(ctx context.Context, children map[subject.Source]s
 	var entries []suppression.Entry
 	m.mu.Lock()
 	for child, parent := range children {
-		if p, known := m.entries[parent]; known {
+		p, known := m.entries[parent]
+		if _, there := m.entries[child]; known && !there {
 			entries = append(entries, suppression.Entry{Source: child, Reason: suppression.ReasonDerived, ErasedAt: p.ErasedAt, Erasure: p.Erasure})
 		}
 	}

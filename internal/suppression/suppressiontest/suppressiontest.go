@@ -49,7 +49,7 @@ func Run(t *testing.T, h Harness) {
 		{"suppresses what derives from what was recorded", testParents},
 		{"keeps tenants and cells apart", testApart},
 		{"finds an erasure's entries again", testRecorded},
-		{"withdraws an attempt's own entries and no others", testWithdraw},
+		{"withdraws what is an attempt's alone and nothing else", testWithdraw},
 		{"allows one source alone", testAllow},
 		{"lists page by page", testList},
 		{"grows its generation with everything that suppresses", testGeneration},
@@ -294,6 +294,11 @@ func testWithdraw(t *testing.T, b *bench) {
 		t.Fatal(err)
 	}
 	b.suppressed(t, before, shared, mine)
+	if err := b.Withdraw(bounded(t), tenant, "a1"); err != nil { // a2 came to rely on what they share
+		t.Fatal(err)
+	}
+	b.admitted(t, before)
+	b.suppressed(t, shared, mine)
 }
 
 func testAllow(t *testing.T, b *bench) {
