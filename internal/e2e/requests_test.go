@@ -408,7 +408,7 @@ func TestARequestRunsOnBigQueryAndFirestore(t *testing.T) {
 // TestTwoCoordinatorsOnOneFirestoreRunEachRequestOnce has two instances of the coordinator look for what is due at the same
 // time, as Cloud Run starts them.
 func TestTwoCoordinatorsOnOneFirestoreRunEachRequestOnce(t *testing.T) {
-	requests := 40
+	requests := 16
 	if testing.Short() {
 		requests = 8
 	}

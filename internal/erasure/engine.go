@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	driveAtOnce = 4 // requests that one process drives at a time
+	driveAtOnce = 8 // requests of one round; away from SQLite they mostly wait for writes under way
 	dueSoon     = 7 * 24 * time.Hour
 	maxPause    = 30 * time.Minute // between two tries
 	lookAtOnce  = 4                // rounds of one process that may be under way
