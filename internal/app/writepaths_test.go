@@ -39,14 +39,13 @@ var guardedPaths = map[string]string{
 	"stores/bigquery/append.go put":           "pendingRow",
 	"stores/firestore/journal.go appendBatch": "seen",   // which calls create
 	"stores/firestore/journal.go create":      "ledger", // in the transaction
-	"stores/firestore/ledger_write.go create": "entry",  // the ledger itself
 }
 
 // noRows are calls of the same names that write no row of a store.
 var noRows = map[string]bool{
 	"stores/bigquery/audit.go InsertAudit": true, "stores/firestore/lease.go take": true, "stores/firestore/lease.go release": true,
-	"stores/firestore/ledger_write.go transact": true, "stores/firestore/ledger_write.go Fence": true, "stores/firestore/journal_sourced.go listParents": true,
-	"stores/firestore/ledger_write.go Record": true, "stores/firestore/ledger_write.go RecordDerived": true, // the ledger's own create
+	"stores/firestore/ledger_turn.go commit": true, "stores/firestore/ledger_turn.go write": true, // the ledger itself
+	"stores/firestore/ledger_write.go Record": true, "stores/firestore/ledger_write.go RecordDerived": true, "stores/firestore/journal_sourced.go listParents": true,
 	// Documents and the ledger of erasure requests hold no rows of a store.
 	"stores/firestore/documents.go Create": true, "stores/firestore/erasure_append.go write": true, "stores/firestore/erasure_ledger.go found": true,
 	"stores/firestore/erasure_programs.go Write": true, "stores/firestore/erasure_proofs.go Checkpoint": true,

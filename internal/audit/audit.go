@@ -12,9 +12,6 @@ import (
 // TableName is the table that rows go to, in every backend.
 const TableName = "intent_erasure_audit"
 
-// anyStore is the store of a row about an operation that measured none.
-const anyStore = "*"
-
 // Row is what is written down about one store in one operation.
 type Row struct {
 	RequestID  string
@@ -126,7 +123,7 @@ func (e Event) Ledger(cell, status, detail string) Row {
 }
 
 func (e Event) nothing(cell string) []Row {
-	row := e.row(cell, anyStore)
+	row := e.row(cell, subject.AnyStore)
 	row.Status, row.Detail = subject.Failed.String(), string(subject.ReasonNothingVerified)
 	return []Row{row}
 }

@@ -13,9 +13,6 @@ import (
 	"recount/internal/subject"
 )
 
-// anyStore stands for all stores of a cell in the receipt of one that gave no usable answer.
-const anyStore = "*"
-
 // abandonAfter is how long a cell may take to return once the cascade's time is up, before it counts as hung. A cell
 // that stops in time needs a part of it to write the receipts of its own hung stores.
 const abandonAfter = time.Second
@@ -98,7 +95,7 @@ func orNothing(cell Cell, receipts []subject.Receipt) []subject.Receipt {
 func lost(cell Cell, started time.Time, reason subject.Reason) subject.Erasure {
 	times := subject.Times{Started: started, Finished: time.Now()}
 	return subject.Erasure{Receipts: []subject.Receipt{
-		subject.NewFailed(subject.Label{Cell: cell.Name(), Store: anyStore}, times, subject.Counts{}, reason),
+		subject.NewFailed(subject.Label{Cell: cell.Name(), Store: subject.AnyStore}, times, subject.Counts{}, reason),
 	}}
 }
 

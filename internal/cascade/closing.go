@@ -171,7 +171,7 @@ func (w *closing) merge(asked ask, cell int, given subject.Erasure) {
 		said, ok := byStore[r.Store()]
 		if !ok {
 			reason := subject.ReasonPeerStoreMissing
-			if all, whole := byStore[anyStore]; whole {
+			if all, whole := byStore[subject.AnyStore]; whole {
 				reason = all.Reason()
 			}
 			said = subject.NewFailed(subject.Label{Cell: r.Cell(), Store: r.Store()}, r.Times(), subject.Counts{}, reason)

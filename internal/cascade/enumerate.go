@@ -29,7 +29,7 @@ func (p *Peer) Enumerate(ctx context.Context, requestID string, targets []subjec
 	for i, t := range targets {
 		if reason != subject.ReasonNone {
 			p.options.Observer.PeerFailed(p.config.Name, reason)
-			out[i] = wire.Enumerated{SubjectRef: string(t.Ref), Receipts: []wire.Coordinates{p.unknown(anyStore, reason)}}
+			out[i] = wire.Enumerated{SubjectRef: string(t.Ref), Receipts: []wire.Coordinates{p.unknown(subject.AnyStore, reason)}}
 			continue
 		}
 		out[i] = p.enumerated(said.Results[i])
@@ -83,7 +83,7 @@ func (p *Peer) enumerated(said wire.PeerEnumerated) wire.Enumerated {
 		store := r.Store.Name()
 		switch {
 		case store == "":
-			out.Receipts = append(out.Receipts, p.unknown(anyStore, subject.ReasonPeerStoreNameless))
+			out.Receipts = append(out.Receipts, p.unknown(subject.AnyStore, subject.ReasonPeerStoreNameless))
 		case seen[store]:
 			out.Receipts = append(out.Receipts, p.unknown(store, subject.ReasonPeerStoreRepeated))
 		case string(r.Cell) != p.config.Name:

@@ -134,14 +134,14 @@ func (p *Peer) receipts(said wire.PeerResponse, t subject.Target, window subject
 	for _, r := range said.Receipts {
 		store := r.Store.Name()
 		if store == "" {
-			store = anyStore
+			store = subject.AnyStore
 		}
 		first, again := at[store]
 		switch {
 		case !again:
 			at[store] = len(out)
 			out = append(out, p.attestOne(r, store, time.Duration(said.RetryAfter), window))
-		case store != anyStore: // two measurements of one store: neither counts
+		case store != subject.AnyStore: // two measurements of one store: neither counts
 			out[first] = p.failed(store, window, subject.ReasonPeerStoreRepeated)
 		}
 	}
@@ -159,7 +159,7 @@ func (p *Peer) receipts(said wire.PeerResponse, t subject.Target, window subject
 }
 
 func (p *Peer) attestOne(r wire.PeerReceipt, store string, after time.Duration, window subject.Times) subject.Receipt {
-	if store == anyStore {
+	if store == subject.AnyStore {
 		return p.failed(store, window, subject.ReasonPeerStoreNameless)
 	}
 	if string(r.Cell) != p.config.Name { // measured by somebody else: its counts say nothing about this cell

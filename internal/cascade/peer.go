@@ -139,7 +139,7 @@ func batchOf(targets []subject.Target, keep []string) (path string, body any) {
 
 // nothing is the answer for a peer that gave none which can be used.
 func (p *Peer) nothing(window subject.Times, reason subject.Reason) subject.Erasure {
-	return subject.Erasure{Receipts: []subject.Receipt{p.failed(anyStore, window, reason)}}
+	return subject.Erasure{Receipts: []subject.Receipt{p.failed(subject.AnyStore, window, reason)}}
 }
 
 // failed is a receipt for a store that the peer did not measure as far as anyone can tell.

@@ -127,11 +127,11 @@ func (a *accessor) complete() bool {
 func (a *accessor) unlisted(ctx context.Context) {
 	said, err := a.askHealth(ctx, a.coordinator)
 	if err != nil {
-		a.lose(coordinatorCell, anyStore, fmt.Errorf("its /health, which names every cell, could not be read: %w", err))
+		a.lose(coordinatorCell, subject.AnyStore, fmt.Errorf("its /health, which names every cell, could not be read: %w", err))
 		return
 	}
 	for _, name := range a.withoutAddress(said.CascadePeers) {
-		a.lose(name, anyStore, errNoAddress)
+		a.lose(name, subject.AnyStore, errNoAddress)
 	}
 }
 
@@ -145,7 +145,7 @@ func (a *accessor) cell(ctx context.Context, t target) {
 	if err == nil {
 		a.ref = subject.Ref(first.SubjectRef)
 	} else {
-		a.lose(t.name, anyStore, err)
+		a.lose(t.name, subject.AnyStore, err)
 	}
 	a.file.token(jsontext.BeginObject)
 	a.file.field("cell", t.name)

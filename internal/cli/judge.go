@@ -11,9 +11,6 @@ import (
 	"recount/internal/wire"
 )
 
-// anyStore stands for the stores of a cell that could not be told apart.
-const anyStore = "*"
-
 // outcome is what an answer about one subject is good for. Its status is the fold of its receipts, and never anything
 // that was only claimed.
 type outcome struct {
@@ -36,7 +33,7 @@ func (o outcome) retryAfter() time.Duration {
 
 // nothing is the outcome of an answer that can't be used.
 func nothing(reason subject.Reason, requestID, hint string) outcome {
-	label := subject.Label{Cell: coordinatorCell, Store: anyStore}
+	label := subject.Label{Cell: coordinatorCell, Store: subject.AnyStore}
 	now := time.Now()
 	times := subject.Times{Started: now, Finished: now}
 	return outcome{
@@ -158,7 +155,7 @@ func attest(said wire.PeerResponse, q question) outcome {
 	}
 	for _, cell := range q.cells {
 		if !cells[cell] {
-			label := subject.Label{Cell: cell, Store: anyStore}
+			label := subject.Label{Cell: cell, Store: subject.AnyStore}
 			out.receipts = append(out.receipts, subject.NewFailed(label, subject.Times{}, subject.Counts{}, subject.ReasonPeerStoreMissing))
 		}
 	}
@@ -176,8 +173,8 @@ func attestOne(r wire.PeerReceipt, after time.Duration) subject.Receipt {
 	counts := subject.Counts{Before: before, Deleted: deleted, Remaining: remaining, Suppressed: suppressed, Derived: derived}
 	status, err := subject.ParseStatus(string(r.Status))
 	fail := func(reason subject.Reason) subject.Receipt { return subject.NewFailed(label, times, counts, reason) }
-	if r.Store == anyStore && status == subject.Failed { // the coordinator's verdict on a whole cell
-		label.Store = anyStore
+	if r.Store == subject.AnyStore && status == subject.Failed { // the coordinator's verdict on a whole cell
+		label.Store = subject.AnyStore
 	}
 	switch {
 	case label.Cell == "":

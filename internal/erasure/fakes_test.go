@@ -134,7 +134,7 @@ func (c *fakeCell) Enumerate(_ context.Context, _ string, targets []subject.Targ
 		out[i] = wire.Enumerated{SubjectRef: string(t.Ref), Suppressed: subject.Measured(0)}
 		if reason := c.unreachable(); reason != "" {
 			out[i].Suppressed = subject.Unmeasured()
-			out[i].Receipts = []wire.Coordinates{{Cell: c.name, Store: anyStore, Status: "failed", Detail: string(reason)}}
+			out[i].Receipts = []wire.Coordinates{{Cell: c.name, Store: subject.AnyStore, Status: "failed", Detail: string(reason)}}
 			continue
 		}
 		for _, s := range c.stores {
@@ -272,7 +272,7 @@ func (e *fakeEraser) erase(c *fakeCell, local bool, t subject.Target, listed map
 	defer c.mu.Unlock()
 	times := subject.Times{Started: e.w.Now(), Finished: e.w.Now()}
 	if reason := c.unreachable(); reason != "" {
-		return []subject.Receipt{subject.NewFailed(subject.Label{Cell: c.name, Store: anyStore}, times, subject.Counts{}, reason)}
+		return []subject.Receipt{subject.NewFailed(subject.Label{Cell: c.name, Store: subject.AnyStore}, times, subject.Counts{}, reason)}
 	}
 	for _, s := range c.stores {
 		if t.Keeps(c.name, s.name) {

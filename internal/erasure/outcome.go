@@ -15,13 +15,13 @@ const retained = "retained_article_17_3"
 // counted takes up what an enumeration found: the first count of a store is what it held before.
 func (s *Service) counted(r *request, found survey) {
 	for _, p := range found.places {
-		if p.Store == anyStore {
+		if p.Store == subject.AnyStore {
 			if !slices.ContainsFunc(r.Stores, func(o wire.StoreOutcome) bool { return o.Cell == p.Cell }) {
-				r.Stores = append(r.Stores, wire.StoreOutcome{Cell: p.Cell, Store: anyStore, Status: "failed", Detail: p.Detail})
+				r.Stores = append(r.Stores, wire.StoreOutcome{Cell: p.Cell, Store: subject.AnyStore, Status: "failed", Detail: p.Detail})
 			}
 			continue
 		}
-		r.Stores = slices.DeleteFunc(r.Stores, func(o wire.StoreOutcome) bool { return o.Cell == p.Cell && o.Store == anyStore })
+		r.Stores = slices.DeleteFunc(r.Stores, func(o wire.StoreOutcome) bool { return o.Cell == p.Cell && o.Store == subject.AnyStore })
 		o := outcomeOf(r, p.Cell, p.Store)
 		o.Backend, o.Sticky = p.Backend, p.Sticky
 		if _, before := o.Before.Value(); !before {
@@ -97,7 +97,7 @@ func outcomes(receipts []subject.Receipt, now time.Time) []wire.StoreOutcome {
 // is the latest count.
 func merge(r *request, measured []wire.StoreOutcome) {
 	for _, m := range measured {
-		if m.Store == anyStore { // the cell gave no answer: nothing is known of any of its stores
+		if m.Store == subject.AnyStore { // the cell gave no answer: nothing is known of any of its stores
 			for i := range r.Stores {
 				if o := &r.Stores[i]; o.Cell == m.Cell && o.Status != retained {
 					o.Status, o.Detail, o.Remaining = m.Status, m.Detail, subject.Unmeasured()
@@ -142,7 +142,7 @@ func added(a, b subject.Count) subject.Count {
 // make one so.
 func recounted(r *request, found survey, now time.Time) {
 	for _, p := range found.places {
-		if p.Store == anyStore {
+		if p.Store == subject.AnyStore {
 			continue
 		}
 		o := outcomeOf(r, p.Cell, p.Store)

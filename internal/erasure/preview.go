@@ -40,9 +40,6 @@ type survey struct {
 	targets []wire.PreviewTarget
 }
 
-// anyStore stands for the stores of a cell that could not say which it has.
-const anyStore = "*"
-
 // survey asks every cell at once.
 func (s *Service) survey(ctx context.Context, all []subject.Target, list bool) survey {
 	answers := make([][]wire.Enumerated, len(s.Cells))
@@ -70,7 +67,7 @@ func (v *survey) add(cell string, answer []wire.Enumerated) {
 	byStore := map[string]*place{}
 	for i := range v.targets {
 		if i >= len(answer) || len(answer[i].Receipts) == 0 {
-			v.at(byStore, wire.Coordinates{Cell: cell, Store: anyStore, Detail: string(subject.ReasonNothingVerified)})
+			v.at(byStore, wire.Coordinates{Cell: cell, Store: subject.AnyStore, Detail: string(subject.ReasonNothingVerified)})
 			continue
 		}
 		v.targets[i].Suppressed = plus(v.targets[i].Suppressed, answer[i].Suppressed)
@@ -90,7 +87,7 @@ func (v *survey) at(byStore map[string]*place, c wire.Coordinates) *place {
 	p := byStore[c.Store]
 	if p == nil {
 		p = &place{PreviewStore: wire.PreviewStore{Cell: c.Cell, Store: c.Store, Backend: c.Backend, Count: subject.Measured(0), Derived: subject.Measured(0), Sticky: c.Sticky}}
-		if c.Store == anyStore {
+		if c.Store == subject.AnyStore {
 			p.Derived = subject.Unmeasured()
 		}
 		byStore[c.Store] = p

@@ -265,7 +265,7 @@ func (d *drive) execute(ctx context.Context, r *request) (result, error) {
 	// What one cell resolved, every other is asked for: nothing is over before one attempt had them all.
 	for _, name := range d.leftAlone(r) {
 		if !slices.ContainsFunc(open, func(o string) bool { return strings.HasPrefix(o, name+"/") }) {
-			open = append(open, name+"/"+anyStore+" left alone in this attempt, and what derives from the others' rows may be there")
+			open = append(open, name+"/"+subject.AnyStore+" left alone in this attempt, and what derives from the others' rows may be there")
 		}
 	}
 	if len(open) > 0 {
@@ -317,7 +317,7 @@ func (d *drive) keep(r *request) []string {
 	for _, cell := range d.Cells {
 		name := cell.Name()
 		if !slices.Contains(r.Enumerated, name) || d.allExcluded(r, name) {
-			keep = append(keep, name+"/"+anyStore)
+			keep = append(keep, name+"/"+subject.AnyStore)
 			continue
 		}
 		for _, e := range r.Exclusions {

@@ -122,7 +122,7 @@ func (e *Eraser) settle(ctx context.Context, attempt Attempt, erasures []Erasure
 	defer cancel()
 	if err := attempt.Settle(ctx, withdraw); err != nil {
 		if e.OnError != nil {
-			e.OnError("*", "settle", err)
+			e.OnError(AnyStore, "settle", err)
 		}
 		return // what was recorded stands, and a fence runs out by itself
 	}

@@ -5,14 +5,11 @@ import (
 	"strings"
 )
 
-// anyKept names all stores of a cell in Target.Keep.
-const anyKept = "*"
-
 // Keeps reports whether the target leaves a store of a cell alone.
 func (t Target) Keeps(cell, store string) bool { return slices.Contains(t.Keep, cell+"/"+store) }
 
 // KeepsAll reports whether the target leaves a whole cell alone.
-func (t Target) KeepsAll(cell string) bool { return t.Keeps(cell, anyKept) }
+func (t Target) KeepsAll(cell string) bool { return t.Keeps(cell, AnyStore) }
 
 // KeepsStore reports whether the target leaves alone a store of the one cell that its Keep is about.
 func (t Target) KeepsStore(store string) bool {

@@ -8,6 +8,10 @@ import (
 // DefaultRetryAfter is what a pending receipt asks for when the platform doesn't say.
 const DefaultRetryAfter = 30 * time.Minute
 
+// AnyStore stands for all stores of a cell: in the receipt of one that gave no usable answer, in what a target keeps, and
+// in an audit row about an operation that measured none.
+const AnyStore = "*"
+
 // Label says whose measurement a receipt is.
 type Label struct {
 	Cell, Store, Backend string
