@@ -5,17 +5,19 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	ddl "recount/deploy/bigquery"
+	"recount/internal/fleet"
 	"recount/internal/stores/bigquery/bqemu"
 	"recount/internal/stores/firestore/firestoretest"
 )
 
 // onBigQuery starts the fleet on an emulator with the deployment's own tables, and Firestore's for the ledgers. The graph
-// is in memory alone.
-func onBigQuery(t *testing.T, change func(*bqemu.Server)) (*world, *bqemu.Server) {
+// is in memory alone, unless more says something else.
+func onBigQuery(t *testing.T, change func(*bqemu.Server), more ...func(*fleet.Options)) (*world, *bqemu.Server) {
 	t.Helper()
 	ledgers := firestoretest.Host(t)
 	tables, err := ddl.Statements()
@@ -30,10 +32,37 @@ func onBigQuery(t *testing.T, change func(*bqemu.Server)) (*world, *bqemu.Server
 	if change != nil {
 		change(emulator)
 	}
-	return start(t, everywhere(map[string]string{
+	return start(t, append([]func(*fleet.Options){everywhere(map[string]string{
 		"STORE_BACKEND": "gcp", "GCP_PROJECT": emulator.Project(), "BIGQUERY_DATASET": emulator.Dataset(), "BIGQUERY_EMULATOR_HOST": emulator.Host(),
 		"FIRESTORE_EMULATOR_HOST": ledgers, "FIRESTORE_DATABASE": firestoretest.Project(), // a name of its own
-	})), emulator
+	})}, more...)...), emulator
+}
+
+// TestManyErasuresAtATimeOnBigQueryAndFirestoreAreAllMeasured: each changes the one document of its cell's ledger.
+func TestManyErasuresAtATimeOnBigQueryAndFirestoreAreAllMeasured(t *testing.T) {
+	w, _ := onBigQuery(t, nil, own("graph", map[string]string{"INTENT_GRAPH_DURABLE_PROJECT": firestoretest.Project()}))
+	crowd := crowd("many", 32)
+	w.write("acme", crowd...)
+	var wg sync.WaitGroup
+	for _, person := range crowd {
+		wg.Go(func() {
+			r := w.ask(w.Coordinator, "erase", "acme", person)
+			if r.Code != http.StatusOK {
+				t.Errorf("%d %s", r.Code, r.Body)
+			}
+			for _, receipt := range r.Answer.Receipts {
+				if receipt.Before == nil || *receipt.Before == 0 {
+					t.Errorf("%s/%s held nothing of what was written", receipt.Cell, receipt.Store)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, person := range crowd {
+		if n := w.held("acme", person); n != 0 {
+			t.Errorf("%d rows", n)
+		}
+	}
 }
 
 func TestRowsInTheStreamingBufferArePendingAndErasedOnceItHasFlushed(t *testing.T) {
